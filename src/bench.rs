@@ -106,12 +106,14 @@ pub fn best<const N: usize>(rounds: &[[f64; N]], gain: f64) -> usize {
     (1..N).filter(|&i| second(i) < gain * first).min_by(|&a, &b| second(a).total_cmp(&second(b))).unwrap_or(0)
 }
 
-/// Milliseconds that a comparison of the ways to sum products takes, more with a clock of long steps, and its times at least; the milliseconds that
-/// one time lasts at least, by a fine and by a coarse clock; and the rounds of one at most: some clocks stand still.
+/// Milliseconds that a comparison of the ways to sum products takes, more with a clock of long steps.
 const DOTS_MS: f64 = 2.0;
+/// Times of each way that it takes at least.
 const DOTS_ROUNDS: usize = 8;
-const LEAST_MS: [f64; 2] = [0.06, 0.25];
-const MOST_ROUNDS: usize = 1 << 15;
+/// Milliseconds that one time lasts at least, by a fine and by a coarse clock.
+const MIN_MS: [f64; 2] = [0.06, 0.25];
+/// Rounds of multiplying in one time at most: some clocks stand still.
+const MAX_ROUNDS: usize = 1 << 15;
 /// The share of the expected way's time that the other one has to come below. On an Intel Xeon (family 6, model 167) V8 takes the same time for
 /// both, with `--no-enable-avx-vnni` 0.76 of it for pairs in quick code and 0.37 in optimised code, and Firefox 0.6 (`benches/results/README.md`).
 const DOTS_GAIN: f64 = 0.85;
@@ -154,7 +156,7 @@ fn found_twice(likely: DotProduct, mut measure: impl FnMut() -> DotProduct) -> D
 #[inline(never)]
 fn faster(ways: [DotProduct; 2], now: impl Fn() -> f64, multiply: impl Fn(DotProduct, usize)) -> DotProduct {
     let end = now() + DOTS_MS;
-    let least = clock_step(&now).map_or(LEAST_MS[1], |step| (STEPS * step).clamp(LEAST_MS[0], LEAST_MS[1]));
+    let least = clock_step(&now).map_or(MIN_MS[1], |step| (STEPS * step).clamp(MIN_MS[0], MIN_MS[1]));
     let (mut rounds, mut times) = (1 << 6, Vec::new());
     while times.len() < DOTS_ROUNDS || now() < end {
         let both = ways.map(|dots| {
@@ -164,7 +166,7 @@ fn faster(ways: [DotProduct; 2], now: impl Fn() -> f64, multiply: impl Fn(DotPro
         });
         if both.into_iter().fold(f64::MAX, f64::min) >= least {
             times.push(both.map(|ms| ms / rounds as f64));
-        } else if rounds < MOST_ROUNDS {
+        } else if rounds < MAX_ROUNDS {
             rounds *= 2;
         } else {
             return ways[0];

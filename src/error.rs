@@ -13,6 +13,7 @@ macro_rules! kinds {
         pub enum ErrorKind { $($(#[$doc])* $name,)* }
 
         impl ErrorKind {
+            /// The name, which is the `code` that JavaScript sees.
             pub fn code(self) -> &'static str {
                 match self { $(Self::$name => stringify!($name),)* }
             }
@@ -65,27 +66,35 @@ kinds! {
     TeamPoisoned,
 }
 
+/// What the crate's functions return.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// What an error concerns. Only the fields that apply are set.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Place {
+    /// The file's name, without its folder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file: Option<String>,
+    /// As its file has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tensor: Option<String>,
+    /// Of a GGUF's metadata, or of `config.json`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
+    /// As JavaScript spells it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub option: Option<String>,
+    /// Bytes from the start of the file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<String>,
+    /// Bytes that were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub needed: Option<u64>,
+    /// Bytes that could be had, where that is known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub available: Option<u64>,
 }
@@ -117,6 +126,7 @@ impl DerefMut for Error {
 }
 
 impl Error {
+    /// An error that concerns nothing yet. A reason of more than 1024 bytes is cut.
     pub fn new(kind: ErrorKind, reason: impl AsRef<str>) -> Self {
         Self::made(kind, reason.as_ref())
     }
@@ -128,18 +138,22 @@ impl Error {
         Self(Box::new(Details { kind, place: Place::default(), reason: clipped(reason) }))
     }
 
+    /// Names the file, unless an inner call has.
     pub fn file(self, name: impl AsRef<str>) -> Self {
         self.placed(name.as_ref(), |place| &mut place.file)
     }
 
+    /// Names the tensor, unless an inner call has.
     pub fn tensor(self, name: impl AsRef<str>) -> Self {
         self.placed(name.as_ref(), |place| &mut place.tensor)
     }
 
+    /// Names the key, unless an inner call has.
     pub fn key(self, name: impl AsRef<str>) -> Self {
         self.placed(name.as_ref(), |place| &mut place.key)
     }
 
+    /// Names the option, unless an inner call has.
     pub fn option(self, name: impl AsRef<str>) -> Self {
         self.placed(name.as_ref(), |place| &mut place.option)
     }
@@ -151,11 +165,13 @@ impl Error {
         self
     }
 
+    /// Tells the byte of the file, unless an inner call has.
     pub fn offset(mut self, offset: u64) -> Self {
         self.place.offset.get_or_insert(offset);
         self
     }
 
+    /// What was wanted and what came; they replace earlier ones.
     pub fn expected(self, what: impl fmt::Display, found: impl fmt::Display) -> Self {
         self.compared(&what, &found)
     }
@@ -168,6 +184,7 @@ impl Error {
         self
     }
 
+    /// Bytes that were asked for, and those that could be had, where that is known; they replace earlier ones.
     pub fn bytes(mut self, needed: u64, available: Option<u64>) -> Self {
         self.place.needed = Some(needed);
         self.place.available = available;

@@ -2,7 +2,8 @@
 //!
 //! The engine reads no clock; the observer does. A step without an observer spends nothing on it.
 
-/// The operations of a step, in order; every layer has those from `Qkv` to `Down`.
+/// The operations of a step, in order. A layer has `Qkv`, then `Rope` and `Attend` or, in a gated delta net, `Convolve` and `Recur`, then `Output`
+/// to `Down`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Scheduling: the next batch is chosen.
@@ -11,7 +12,6 @@ pub enum Operation {
     Qkv,
     Rope,
     Attend,
-    /// In place of `Rope` and `Attend`, the convolution and the recurrence of a gated delta net.
     Convolve,
     Recur,
     Output,
@@ -51,28 +51,36 @@ pub struct Tally {
 
 /// Statistics of float values. NaNs are counted apart from the others.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Values {
+pub struct ValueStats {
     pub least: f32,
     pub most: f32,
-    /// The sum of the squares.
-    pub sum: f64,
+    pub sum_of_squares: f64,
+    /// Those that are numbers, infinities among them.
     pub count: u64,
     pub nans: u64,
     pub infinities: u64,
     /// Values that int8 rounds to its largest code, where one scale covers all that are added together.
-    pub peaks: u64,
+    pub saturated: u64,
 }
 
 /// The share of the largest magnitude from which on a value gets the largest code of int8.
-const PEAK: f32 = 126.5 / 127.0;
+const SATURATED: f32 = 126.5 / 127.0;
 
-impl Default for Values {
+impl Default for ValueStats {
     fn default() -> Self {
-        Self { least: f32::INFINITY, most: f32::NEG_INFINITY, sum: 0.0, count: 0, nans: 0, infinities: 0, peaks: 0 }
+        Self {
+            least: f32::INFINITY,
+            most: f32::NEG_INFINITY,
+            sum_of_squares: 0.0,
+            count: 0,
+            nans: 0,
+            infinities: 0,
+            saturated: 0,
+        }
     }
 }
 
-impl Values {
+impl ValueStats {
     /// Adds values.
     pub fn add(&mut self, values: &[f32]) {
         // The larger of a number and NaN is the number.
@@ -83,43 +91,43 @@ impl Values {
                 continue;
             }
             self.infinities += u64::from(value.is_infinite());
-            self.peaks += u64::from(most > 0.0 && value.abs() >= PEAK * most);
+            self.saturated += u64::from(most > 0.0 && value.abs() >= SATURATED * most);
             self.least = self.least.min(value);
             self.most = self.most.max(value);
-            self.sum += f64::from(value) * f64::from(value);
+            self.sum_of_squares += f64::from(value) * f64::from(value);
             self.count += 1;
         }
     }
 
     /// The root of the mean of the squares.
     pub fn rms(&self) -> f64 {
-        (self.sum / self.count as f64).sqrt()
+        (self.sum_of_squares / self.count as f64).sqrt()
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Operation, Values};
+    use super::{Operation, ValueStats};
 
     #[test]
     fn what_is_no_number_is_counted_apart() {
-        let mut values = Values::default();
+        let mut values = ValueStats::default();
         values.add(&[3.0, f32::NAN, -4.0]);
         values.add(&[0.0, f32::NAN]);
         assert_eq!((values.least, values.most, values.nans), (-4.0, 3.0, 2));
         assert_eq!(values.rms(), (25.0_f64 / 3.0).sqrt());
-        assert_eq!((values.infinities, values.peaks), (0, 1));
+        assert_eq!((values.infinities, values.saturated), (0, 1));
         values.add(&[f32::INFINITY, 1.0]);
         assert_eq!(values.infinities, 1);
     }
 
     #[test]
     fn values_that_int8_puts_at_its_limit_are_counted() {
-        let mut values = Values::default();
+        let mut values = ValueStats::default();
         values.add(&[127.0, -126.5, 126.4, 0.0]);
-        assert_eq!(values.peaks, 2);
+        assert_eq!(values.saturated, 2);
         values.add(&[0.0; 4]);
-        assert_eq!(values.peaks, 2);
+        assert_eq!(values.saturated, 2);
     }
 
     #[test]

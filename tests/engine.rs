@@ -11,7 +11,7 @@ use ternlight::error::ErrorKind;
 use ternlight::kv::Codec;
 use ternlight::model::forward::Traced;
 use ternlight::model::{Intake, Loader, Options};
-use ternlight::observe::{Operation, Tally, Values};
+use ternlight::observe::{Operation, Tally, ValueStats};
 use ternlight::rng::Rng;
 use ternlight::sampling::{Logprobs, Params};
 use ternlight::team::Team;
@@ -336,7 +336,7 @@ fn a_pass_that_is_given_up_leaves_nothing_to_the_next() {
 }
 
 /// A matrix by its layer, operation and place there; its rows, and what it has read and written.
-type Told = (Option<usize>, Operation, usize, usize, Values, Values);
+type Told = (Option<usize>, Operation, usize, usize, ValueStats, ValueStats);
 
 #[test]
 fn a_trace_tells_what_each_matrix_reads_and_writes() {
@@ -389,7 +389,7 @@ fn a_trace_tells_what_each_matrix_reads_and_writes() {
                 "{model} {layer:?} {operation:?} {index}"
             );
         }
-        let mut values = Values::default();
+        let mut values = ValueStats::default();
         values.add(&expected);
         assert_eq!(prefill.last().unwrap().5, values, "{model}: the head writes the logits");
 

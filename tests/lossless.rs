@@ -35,7 +35,7 @@ fn matrix(model: &Model, layer: Option<usize>, part: Part) -> &Matrix {
 
 /// What a file says of a matrix: its values, or the codes of types whose scale is elsewhere or applied otherwise.
 enum Said {
-    Values(Vec<f32>),
+    ValueStats(Vec<f32>),
     Codes(Vec<u8>),
 }
 
@@ -44,13 +44,13 @@ fn said(tensor: &Tensor, reading: Reading, bytes: &[u8]) -> Option<Said> {
     Some(match (storage.content, reading) {
         // Rounded by training's rule, which golden logits check.
         (Content::Dense(_), Reading::Latent) => return None,
-        (Content::Dense(_) | Content::Blocks { .. }, _) => Said::Values(storage.values(bytes)),
+        (Content::Dense(_) | Content::Blocks { .. }, _) => Said::ValueStats(storage.values(bytes)),
         (Content::I2s, _) => {
             let mut codes = vec![0; tensor.values() as usize];
             let (bytes, tail) = bytes.split_at(codes.len() / 4);
             ternary::i2_s(bytes, &mut codes);
             let scale = f32::from_le_bytes(tail[..4].try_into().unwrap());
-            Said::Values(codes.into_iter().map(|code| scale * (f32::from(code) - 1.0)).collect())
+            Said::ValueStats(codes.into_iter().map(|code| scale * (f32::from(code) - 1.0)).collect())
         }
         (Content::HfPacked, _) => {
             let quarters = (0..4).flat_map(|quarter| {
@@ -91,7 +91,7 @@ fn packing_loses_nothing() {
             for index in 0..shape.rows {
                 let span = index * shape.cols..(index + 1) * shape.cols;
                 match &said {
-                    Said::Values(values) => {
+                    Said::ValueStats(values) => {
                         packed.row(index, &mut row);
                         let same = row.iter().zip(&values[span]).all(|(a, b)| a == b);
                         assert!(same, "{name}: {}, row {index}", tensor.name);

@@ -7,7 +7,7 @@ use ternlight::model::config::ScaleMeaning;
 use ternlight::model::head;
 use ternlight::model::items::{Item, Reading, Target};
 use ternlight::model::names::{Field, Naming, Part, Slot};
-use ternlight::model::plan::{Plan, Range};
+use ternlight::model::plan::{ByteRange, Plan};
 use ternlight::quant::{self, Codes, Content, I2S_TAIL, Interleave, Storage};
 
 /// What the layers' matrices become.
@@ -118,7 +118,7 @@ pub struct Output {
     /// The first is the row's length, as GGUF counts.
     pub dims: Vec<u64>,
     pub bytes: u64,
-    pub(super) reads: Vec<(Phase, Range)>,
+    pub(super) reads: Vec<(Phase, ByteRange)>,
     pub(super) form: Form,
     /// The item of the plan that it is made from.
     pub(super) item: Option<usize>,
@@ -130,7 +130,7 @@ pub struct Output {
 
 impl Output {
     /// What must be read for it, in this order.
-    pub fn ranges(&self) -> impl Iterator<Item = Range> {
+    pub fn ranges(&self) -> impl Iterator<Item = ByteRange> {
         self.reads.iter().map(|(_, range)| *range)
     }
 
@@ -356,8 +356,8 @@ fn scaled_bias(plan: &Plan, item: &Item) -> bool {
         && plan.config.scale == ScaleMeaning::Multiply
 }
 
-fn reads(plan: &Plan, item: &Item, output: &Output) -> Vec<(Phase, Range)> {
-    let all = |item: &Item| Range { file: item.tensor.file, offset: item.tensor.offset, len: item.tensor.len };
+fn reads(plan: &Plan, item: &Item, output: &Output) -> Vec<(Phase, ByteRange)> {
+    let all = |item: &Item| ByteRange { file: item.tensor.file, offset: item.tensor.offset, len: item.tensor.len };
     let body = all(item);
     if matches!(output.form, Form::Copy) || matches!(output.form, Form::Floats) && !scaled_bias(plan, item) {
         return vec![(Phase::Body, body)];
@@ -378,8 +378,8 @@ fn reads(plan: &Plan, item: &Item, output: &Output) -> Vec<(Phase, Range)> {
     match reading {
         Reading::I2s(_) => {
             let codes = shape.rows as u64 * shape.cols as u64 / 4;
-            reads.push((Phase::Scale, Range { offset: body.offset + codes, len: 4, ..body }));
-            reads.push((Phase::Body, Range { len: codes, ..body }));
+            reads.push((Phase::Scale, ByteRange { offset: body.offset + codes, len: 4, ..body }));
+            reads.push((Phase::Body, ByteRange { len: codes, ..body }));
         }
         Reading::Latent if matches!(output.form, Form::Codes(_)) => {
             reads.extend([(Phase::Measure, body), (Phase::Body, body)]);

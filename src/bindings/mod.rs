@@ -14,7 +14,7 @@ use serde_wasm_bindgen::Serializer;
 use wasm_bindgen::prelude::*;
 
 use crate::error::{Error, ErrorKind, filled};
-use crate::model::plan::{Plan, Range};
+use crate::model::plan::{ByteRange, Plan};
 use crate::team;
 
 /// A result whose error JavaScript catches.
@@ -73,8 +73,8 @@ pub struct JsRange {
     length: u64,
 }
 
-impl From<Range> for JsRange {
-    fn from(Range { file, offset, len }: Range) -> Self {
+impl From<ByteRange> for JsRange {
+    fn from(ByteRange { file, offset, len }: ByteRange) -> Self {
         Self { file, offset, length: len }
     }
 }
@@ -83,7 +83,7 @@ impl From<Range> for JsRange {
 ///
 /// # Errors
 /// As [`to_js`].
-pub fn ranges(ranges: impl Iterator<Item = Range>) -> Js<JsValue> {
+pub fn ranges(ranges: impl Iterator<Item = ByteRange>) -> Js<JsValue> {
     let ranges: Vec<JsRange> = ranges.map(JsRange::from).collect();
     to_js(&ranges)
 }

@@ -12,7 +12,7 @@ use crate::sampling::{Logprobs, Params, Sampler, check_finite, log_sum_exp};
 
 /// A request under way.
 #[derive(Debug)]
-pub(super) struct Active {
+pub(super) struct RunningRequest {
     pub session: SessionId,
     pub request: Request,
     place: Place,
@@ -71,7 +71,7 @@ pub(super) enum Outcome {
     Shift(u32),
 }
 
-impl Active {
+impl RunningRequest {
     pub fn new(session: SessionId, before: &[u32], request: Request) -> Result<Self> {
         let mut sampler = match &request.task {
             Task::Generate { params, lists, .. } => Some(Sampler::new(*params, lists.clone())?),

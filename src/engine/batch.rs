@@ -1,7 +1,7 @@
 //! From decisions of the [`scheduler`](super::scheduler) to rows of a batch: this takes its views of the engine, and gives requests
 //! places, tokens and blocks of the KV cache as it decides.
 
-use super::active::Active;
+use super::active::RunningRequest;
 use super::kept::STRIDE;
 use super::scheduler::{Batch, Candidate, Holder, Lane, Queue, View, Waiting, admit, schedule, victim};
 use super::{Engine, RequestId, SessionId};
@@ -20,7 +20,7 @@ impl<I: Isa> Engine<I> {
     /// Gives free places to requests that wait.
     fn admit(&mut self) {
         let running = self.requests.values().filter(|request| request.computes()).count();
-        if running >= self.limits.sequences || !self.requests.values().any(Active::waits) {
+        if running >= self.limits.sequences || !self.requests.values().any(RunningRequest::waits) {
             return;
         }
         let admitted = admit(&self.limits, self.queue(running));
@@ -62,7 +62,7 @@ impl<I: Isa> Engine<I> {
 
     /// The running request on a session.
     fn request_on(&self, session: SessionId) -> Option<RequestId> {
-        let on = |request: &Active| request.session == session && request.lane().is_some();
+        let on = |request: &RunningRequest| request.session == session && request.lane().is_some();
         self.requests.iter().find(|(_, request)| on(request)).map(|(&id, _)| id)
     }
 
@@ -72,7 +72,7 @@ impl<I: Isa> Engine<I> {
             return;
         }
         let running = self.requests.values().filter(|request| request.computes());
-        let limit = |request: &Active| request.limit(self.sessions[&request.session].tokens.len());
+        let limit = |request: &RunningRequest| request.limit(self.sessions[&request.session].tokens.len());
         let all: Vec<(SessionId, usize)> = running.map(|request| (request.session, limit(request))).collect();
         for (session, limit) in all {
             self.resume_kept(session, limit);

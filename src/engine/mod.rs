@@ -67,7 +67,7 @@ use crate::model::forward::{Forward, Progress};
 use crate::model::{Adapter, Model, Options, Plan};
 use crate::observe::{Operation, Tally};
 use crate::team::Team;
-use active::{Active, Outcome};
+use active::{Outcome, RunningRequest};
 use kept::{Kept, STRIDE};
 use prefill::Expected;
 use scheduler::Limits;
@@ -96,7 +96,7 @@ pub struct Engine<I: Isa> {
     prefix_reuse: bool,
     /// What a guess of the MTP head costs, of a step.
     mtp_cost: f32,
-    requests: LiteMap<RequestId, Active>,
+    requests: LiteMap<RequestId, RunningRequest>,
     /// Of the pass under way: which request each row of its batch serves.
     running: Option<Vec<RequestId>>,
     /// The same of the last pass that was completed.
@@ -203,7 +203,7 @@ impl<I: Isa> Engine<I> {
         if let Task::Generate { lists, .. } = &request.task {
             lists.check(vocab)?;
         }
-        let active = Active::new(id, &session.tokens, request)?;
+        let active = RunningRequest::new(id, &session.tokens, request)?;
         let new = &active.request.tokens;
         let shifts = len > context && active.when_full() == WhenFull::Shift && new.len() <= context / 2;
         if len > context && !shifts {
@@ -424,7 +424,7 @@ fn hand_out<I: Isa>(
     forward: &Forward<I>,
     rows: &[usize],
     owners: &[RequestId],
-    requests: &mut LiteMap<RequestId, Active>,
+    requests: &mut LiteMap<RequestId, RunningRequest>,
     events: &mut Vec<Event>,
 ) {
     for (i, &row) in rows.iter().enumerate() {

@@ -2,7 +2,7 @@
 //! guesses the next token of one that runs alone. A guess is checked by the model like one of prompt lookup. It follows no answer for which
 //! guessing cannot pay, or has failed to.
 
-use super::active::Active;
+use super::active::RunningRequest;
 use super::{Engine, RequestId, SessionId};
 use crate::kernels::isa::Isa;
 use crate::model::forward::MtpRow;
@@ -27,7 +27,7 @@ impl<I: Isa> Engine<I> {
         let owners = self.running.as_deref().unwrap_or_default();
         for (row, (&id, computed)) in owners.iter().zip(self.forward.rows()).enumerate() {
             let first = row == 0 || owners[row - 1] != id;
-            let follows = |request: &&Active| first && request.follows_mtp(self.mtp_cost);
+            let follows = |request: &&RunningRequest| first && request.follows_mtp(self.mtp_cost);
             if let Some(request) = self.requests.get(&id).filter(follows) {
                 found.push(Passed { request: id, session: request.session, row, from: computed.position });
             }
@@ -62,7 +62,7 @@ impl<I: Isa> Engine<I> {
             }
             rows.extend(next.then(|| row_at(cached)));
             let asks = next && alone && len == cached + 1;
-            let guesses = asks && requests.get_mut(&request).is_some_and(Active::wants_mtp);
+            let guesses = asks && requests.get_mut(&request).is_some_and(RunningRequest::wants_mtp);
             forward.mtp(team, model, cache, &rows, guesses);
             session.mtp = cached + usize::from(next);
             let guess = || forward.largest(0).unwrap_or_else(|| argmax(forward.logits(0)) as u32);

@@ -1,7 +1,7 @@
 //! How much an engine has to do, and how much room it has.
 
 use super::Engine;
-use super::active::Active;
+use super::active::RunningRequest;
 use crate::kernels::isa::Isa;
 use crate::kernels::rows::KV_BLOCK;
 
@@ -28,7 +28,8 @@ pub struct Status {
 impl<I: Isa> Engine<I> {
     /// How many requests and tokens there are.
     pub fn status(&self) -> Status {
-        let count = |which: fn(&Active) -> bool| self.requests.values().filter(|request| which(request)).count();
+        let count =
+            |which: fn(&RunningRequest) -> bool| self.requests.values().filter(|request| which(request)).count();
         let allocator = self.cache.allocator();
         let kept = self.kept_blocks();
         let used = allocator.blocks() - allocator.available() - kept;
@@ -36,7 +37,7 @@ impl<I: Isa> Engine<I> {
         Status {
             running: count(|request| request.lane().is_some()),
             waiting: count(|request| request.lane().is_none() && !request.is_paused()),
-            paused: count(Active::is_paused),
+            paused: count(RunningRequest::is_paused),
             kv_cache_tokens: allocator.blocks() * KV_BLOCK,
             used_tokens: used * KV_BLOCK,
             evictable_tokens: (allocator.evictable() + kept) * KV_BLOCK,

@@ -75,7 +75,7 @@ impl<I: Isa> Engine<I> {
         numbers.push(address(values));
         self.forward.trace(model, false, &mut |traced| {
             let [input, output] = [traced.input, traced.output].map(|values| values.nans + values.infinities);
-            let counts = [traced.precision as u64, traced.input.count, traced.input.peaks, input, output];
+            let counts = [traced.precision as u64, traced.input.count, traced.input.saturated, input, output];
             numbers.extend_from_slice(&counts.map(|count| count as f64));
         });
         numbers

@@ -76,20 +76,9 @@ pub struct ActSpec {
     pub tables: Option<Sums>,
 }
 
-/// Lower bounds of max |x|, which keep the scale of a row near zero finite. BitNet's training clamps at 1e-5.
-const MIN_ABS_INT8: f32 = 1e-5;
-const MIN_ABS_INT14: f32 = 1e-30;
-
 impl ActSpec {
     fn groups(&self) -> usize {
         self.padded / self.group
-    }
-
-    /// What the values of a group are multiplied by before they are rounded, given the largest magnitude among them: the order of operations
-    /// in training, which gives the same factor bit for bit.
-    fn factor(&self, most: f32) -> f32 {
-        let least = if self.precision == Precision::Int14 { MIN_ABS_INT14 } else { MIN_ABS_INT8 };
-        1.0 / if most < least { least } else { most } * self.precision.limit()
     }
 
     /// Tells whether the weights are K-quants; then each plane is summed on its own.
@@ -191,11 +180,6 @@ impl<I: Isa> Act<I> {
         self.spec
     }
 
-    /// Whether the current rows are tables.
-    pub fn has_tables(&self) -> bool {
-        self.tables.is_some()
-    }
-
     /// Prepares `tokens` rows; `input(row, buffer)` writes the `spec.cols` values of a row. Rows are divided among the team.
     ///
     /// A group with a value that is not finite gets the scale NaN, which reaches every result that it contributes to.
@@ -281,7 +265,8 @@ pub fn rounding_error<I: Isa>(spec: &ActSpec, row: &[f32]) -> f32 {
     let mut squares = isa.splat_f32(0.0);
     for group in row.chunks(spec.group) {
         let most = max_abs(isa, group);
-        let (factor, scale) = (isa.splat_f32(spec.factor(most)), isa.splat_f32(most / spec.precision.limit()));
+        let (factor, scale) =
+            (isa.splat_f32(spec.precision.factor(most)), isa.splat_f32(most / spec.precision.limit()));
         for four in group.as_chunks::<4>().0 {
             let value = isa.load_f32(four);
             let code = isa.to_f32(isa.round(isa.mul(value, factor)));
@@ -363,7 +348,7 @@ fn codes<I: Isa>(
     }
 
     let limit = spec.precision.limit();
-    let factor = spec.factor(most);
+    let factor = spec.precision.factor(most);
     let scale = if spec.per_row { factor } else { most / limit };
     let (factor, lowest, highest) = (isa.splat_f32(factor), isa.splat_f32(-limit - 1.0), isa.splat_f32(limit));
     let offset = isa.splat_i32(if spec.unsigned { 8192 } else { 0 });

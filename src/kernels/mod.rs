@@ -4,7 +4,7 @@
 //! - [`isa`]: a small set of vector operations, one file an instruction set
 //! - [`packed`]: the layout of weights in memory
 //! - [`act`]: activations, quantised and laid out for the dot products
-//! - [`tables`]: what they become where kernels look sums up
+//! - [`tables`]: lookup tables made of activations, for kernels of 1-bit and 2-bit weights
 //! - [`linear`]: matrix times vector and matrix times matrix
 //! - [`rows`], [`attention`]: the codecs of the KV cache, and softmax attention over it
 //! - [`delta`]: the convolution and the recurrence of gated delta nets

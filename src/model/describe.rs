@@ -13,6 +13,7 @@ use crate::kernels::act::Precision;
 use crate::kernels::packed::Packing;
 use crate::quant::{Content, Float, Interleave, Scales};
 
+/// What `inspect` tells of a model; `Description` in `pkg/src/types/info.ts` documents each member.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Description {
@@ -39,6 +40,7 @@ pub struct Description {
     pub warnings: Vec<String>,
 }
 
+/// One tensor of it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TensorSummary {
@@ -66,6 +68,7 @@ pub struct I2sSummary {
     pub from: Known,
 }
 
+/// Its configuration, as far as users ask for it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigSummary {

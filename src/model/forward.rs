@@ -36,9 +36,12 @@ use crate::kv::{Cache, TableId};
 use crate::observe::{Operation, Tally};
 use crate::team::Team;
 
+/// One token of a batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BatchRow {
+    /// Whose keys and values it reads and adds to.
     pub table: TableId,
+    /// Its place in the conversation, from 0.
     pub position: usize,
     pub token: u32,
     pub logits: Wanted,
@@ -341,11 +344,11 @@ impl<I: Isa> Forward<I> {
         for (row, hidden) in embedded.iter().zip(self.hidden.chunks_exact_mut(config.hidden)) {
             model.embed::<I>(row.token, hidden);
         }
-        self.turn(model);
+        self.compute_angles(model);
     }
 
     /// The angles of each row's position.
-    fn turn(&mut self, model: &Model) {
+    fn compute_angles(&mut self, model: &Model) {
         let pairs = model.frequencies.len();
         self.cos.resize(self.rows.len() * pairs, 0.0);
         self.sin.resize(self.rows.len() * pairs, 0.0);

@@ -1,10 +1,20 @@
 //! A model: what it is, what it is made of, how it is loaded and run.
 //!
-//! A [`checkpoint`] is the parsed headers of its files. [`config`] reads what the model is, [`items`] assigns its tensors to their places,
-//! [`options`] are what a caller may choose, [`plan`] decides their layouts and counts memory, where the header leaves a layout open by [`probes`] of a few rows (and [`interleave`] for
-//! I2_S), [`head`] rounds the embedding and the head where that is asked for. [`load`] packs the weights, [`weights`] are the result, [`adapter`]s may be added to them, [`forward`] runs a batch through
-//! the model, [`describe`] summarises it for people, [`tune`] chooses between variants of its kernels,
-//! [`times`] measures its matrices.
+//! In the order of a load:
+//!
+//! - [`checkpoint`]: the parsed headers of its files
+//! - [`config`]: what the model is
+//! - [`names`], [`items`]: its tensors, and where each belongs
+//! - [`options`]: what a caller may choose
+//! - [`plan`]: how matrices are packed, and the memory that all takes
+//! - [`probes`], [`interleave`]: a few rows, where the header leaves a layout open
+//! - [`head`]: rounding of the embedding and the head, where that is asked for
+//! - [`load`]: packs the weights as they come
+//! - [`weights`]: the result
+//! - [`tune`]: chooses between variants of its kernels
+//!
+//! Afterwards [`forward`] runs batches through it, [`adapter`]s are added beside it, [`describe`] summarises it for people, and [`times`]
+//! measures its matrices.
 
 pub mod adapter;
 mod cache_size;

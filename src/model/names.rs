@@ -86,8 +86,8 @@ impl Slot {
         Self { field, ..self }
     }
 
-    /// When its part of the model is needed: 0 before the layers, then 1 for the first of them and so on, the greatest number behind them.
-    pub fn turn(&self) -> usize {
+    /// The stage of a pass that needs it: 0 before the layers, then 1 for the first of them and so on, the greatest number behind them.
+    pub fn stage(&self) -> usize {
         self.layer
     }
 

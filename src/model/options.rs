@@ -21,7 +21,7 @@ pub struct Options {
     /// How activations are rounded before integer products; otherwise as the model was trained.
     #[serde(deserialize_with = "activations")]
     pub activations: Option<Activations>,
-    /// How keys and values are stored; otherwise by the size of the cache.
+    /// How keys and values are stored; otherwise as f32 where a full context takes at most 256 MB, else as f16.
     #[serde(deserialize_with = "kv_cache_type")]
     pub kv_cache_type: Option<Codec>,
     /// Positions of one conversation; otherwise what the model was trained for, up to a limit.
@@ -56,7 +56,7 @@ pub struct Options {
     /// What the embedding and the head are rounded to while they arrive; otherwise they stay as stored.
     #[serde(deserialize_with = "head")]
     pub head: Option<&'static Storage>,
-    /// Whether the head for further tokens (MTP) is loaded, where the model has one.
+    /// Whether the multi-token-prediction (MTP) head is loaded, where the model has one.
     pub mtp: bool,
     /// The layers that this engine computes, from one to before another, where others compute the rest; those of the first engine begin at 0.
     pub first_layer: usize,
@@ -78,7 +78,7 @@ pub enum TernaryPacking {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OneBitSums {
-    /// By dot products. Strict instructions do without.
+    /// By dot products. Builds without relaxed SIMD look sums up even so.
     Dot,
     /// Sums of four are looked up.
     Lookup,
@@ -89,7 +89,7 @@ pub enum OneBitSums {
 pub enum Activations {
     /// Those of every matrix, the head's among them.
     All(Precision),
-    /// A digit for each part of each layer: the precision's place in [`Precision::ALL`] and 1, or 0 for what the model was trained for.
+    /// A digit for each part of each layer: 1 + the precision's index in [`Precision::ALL`], or 0 for what the model was trained for.
     Map(String),
 }
 
@@ -135,13 +135,14 @@ impl Default for Options {
     }
 }
 
-/// The most states that may be asked for.
-const MOST_STATES: usize = 4096;
-
 impl Options {
     /// Name, least and greatest value of each number that scratch memory depends on.
-    pub const RANGES: [(&'static str, usize, usize); 3] =
-        [("prefillChunk", 1, 4096), ("maxBatchTokens", 1, 4096), ("maxSequences", 1, 4096)];
+    pub const RANGES: [(&'static str, usize, usize); 4] = [
+        ("prefillChunk", 1, 4096),
+        ("maxBatchTokens", 1, 4096),
+        ("maxSequences", 1, 4096),
+        ("recurrentStates", 1, 4096),
+    ];
 
     /// How the input of a matrix is to be rounded, where the caller says so.
     pub fn rounding(&self, slot: Slot) -> Option<Precision> {
@@ -164,8 +165,9 @@ impl Options {
         self.max_sequences.clamp(8, MOST_HEAD_ROWS)
     }
 
-    /// # Errors
+    /// Checks every number that has a range.
     ///
+    /// # Errors
     /// `InvalidArgument` for a number that is out of range; the context's range is the model's.
     pub fn check(&self, config: &Config) -> Result<()> {
         let refuse = |name, (least, most), value| {
@@ -175,15 +177,13 @@ impl Options {
         if let Some(context) = self.context_length.filter(|context| !(1..=config.context).contains(context)) {
             return refuse("contextLength", (1, config.context), context);
         }
-        if let Some(states) = self.recurrent_states.filter(|states| !(1..=MOST_STATES).contains(states)) {
-            return refuse("recurrentStates", (1, MOST_STATES), states);
-        }
         if let Some(end) = self.end_layer.filter(|end| !(self.first_layer + 1..=config.layers).contains(end)) {
             return refuse("endLayer", (self.first_layer + 1, config.layers), end);
         }
-        let values = [self.prefill_chunk, self.max_batch_tokens, self.max_sequences];
+        let values = [self.prefill_chunk, self.max_batch_tokens, self.max_sequences].map(Some);
+        let values = values.into_iter().chain([self.recurrent_states]);
         for ((name, least, most), value) in Self::RANGES.into_iter().zip(values) {
-            if !(least..=most).contains(&value) {
+            if let Some(value) = value.filter(|value| !(least..=most).contains(value)) {
                 return refuse(name, (least, most), value);
             }
         }

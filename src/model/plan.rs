@@ -4,7 +4,7 @@
 //! dense weights are ternary, how I2_S interleaves), the plan names a few rows to probe first; what they say holds for every tensor
 //! of that kind, and a later row that contradicts is an error that names the option which settles it.
 
-use std::ops::Range as Span;
+use std::ops::Range;
 use std::sync::Arc;
 
 use litemap::LiteMap;
@@ -32,7 +32,8 @@ pub const MOST_HEAD_ROWS: usize = 16;
 
 /// Bytes of one file that the loader wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Range {
+pub struct ByteRange {
+    /// The file's index among those of the model.
     pub file: usize,
     pub offset: u64,
     pub len: u64,
@@ -63,13 +64,16 @@ pub struct Memory {
     pub total: u64,
 }
 
+/// What a load will do: where each tensor goes, how it is packed, and how much room conversations get.
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub config: Config,
     pub options: Options,
     /// One for each tensor, in order of execution.
     pub items: Vec<Item>,
+    /// Positions of a conversation.
     pub context: usize,
+    /// How keys and values are stored.
     pub kv: Codec,
     /// Positions that all conversations together may hold.
     pub positions: usize,
@@ -123,17 +127,17 @@ impl Plan {
     }
 
     /// The weights, in file order.
-    pub fn ranges(&self) -> Vec<Range> {
+    pub fn ranges(&self) -> Vec<ByteRange> {
         self.in_file_order().into_iter().map(|(range, _)| range).collect()
     }
 
     /// The weights in order of execution: the embedding, each layer, the head; within each in file order.
-    pub fn ranges_in_turn(&self) -> Vec<Range> {
+    pub fn ranges_by_stage(&self) -> Vec<ByteRange> {
         let all = self.in_file_order();
         let mut ranges = Vec::with_capacity(all.len());
         // An MTP head counts as a layer.
-        for turn in (0..=self.config.layers + 1).chain([usize::MAX]) {
-            let of = |&(range, item): &(Range, usize)| (self.items[item].slot.turn() == turn).then_some(range);
+        for stage in (0..=self.config.layers + 1).chain([usize::MAX]) {
+            let of = |&(range, item): &(ByteRange, usize)| (self.items[item].slot.stage() == stage).then_some(range);
             ranges.extend(all.iter().filter_map(of));
         }
         ranges
@@ -149,7 +153,7 @@ impl Plan {
         for (range, item) in all {
             came += range.len;
             let item = &self.items[item];
-            if item.slot.turn() <= self.config.layers.div_ceil(2) && came > total - total / 10 {
+            if item.slot.stage() <= self.config.layers.div_ceil(2) && came > total - total / 10 {
                 late = Some(&*item.tensor);
             }
         }
@@ -157,7 +161,7 @@ impl Plan {
     }
 
     /// The layers that are computed here.
-    pub fn layers(&self) -> Span<usize> {
+    pub fn layers(&self) -> Range<usize> {
         layers(&self.config, &self.options)
     }
 
@@ -168,9 +172,10 @@ impl Plan {
     }
 
     /// The bytes of each item that has some.
-    fn in_file_order(&self) -> Vec<(Range, usize)> {
-        let range = |Item { tensor, .. }: &Item| Range { file: tensor.file, offset: tensor.offset, len: tensor.len };
-        let mut all: Vec<(Range, usize)> = self.own().map(|(index, item)| (range(item), index)).collect();
+    fn in_file_order(&self) -> Vec<(ByteRange, usize)> {
+        let range =
+            |Item { tensor, .. }: &Item| ByteRange { file: tensor.file, offset: tensor.offset, len: tensor.len };
+        let mut all: Vec<(ByteRange, usize)> = self.own().map(|(index, item)| (range(item), index)).collect();
         all.retain(|(range, _)| range.len > 0);
         all.sort_unstable();
         all
@@ -416,13 +421,13 @@ pub fn head_tiles(config: &Config) -> usize {
     config.vocab.div_ceil(TILE)
 }
 
-fn layers(config: &Config, options: &Options) -> Span<usize> {
+fn layers(config: &Config, options: &Options) -> Range<usize> {
     options.first_layer..options.end_layer.unwrap_or(config.layers)
 }
 
 /// Whether an engine with these layers needs an item: the first has what belongs to no layer, and all know the frequencies.
 #[inline(never)]
-fn is_own(config: &Config, item: &Item, layers: &Span<usize>) -> bool {
+fn is_own(config: &Config, item: &Item, layers: &Range<usize>) -> bool {
     let first = layers.start == 0;
     let shared = first || item.slot.part == Part::RopeFreqs;
     let own = |layer| layers.contains(&layer) || first && config.mtp_layer() == Some(layer);

@@ -6,7 +6,7 @@ use super::config::Config;
 use super::interleave;
 use super::items::{Item, Reading, Target};
 use super::names::{Part, Slot};
-use super::plan::{Known, Plan, Range};
+use super::plan::{ByteRange, Known, Plan};
 use crate::error::Result;
 use crate::formats::Tensor;
 use crate::quant::{Block, Content, Interleave};
@@ -14,7 +14,7 @@ use crate::quant::{Block, Content, Interleave};
 /// Some rows of a tensor.
 #[derive(Clone, Debug)]
 pub struct Probe {
-    pub range: Range,
+    pub range: ByteRange,
     /// The tensor's place in [`Plan::items`].
     item: usize,
 }
@@ -70,7 +70,7 @@ impl Plan {
                 let Tensor { file, offset, len, ref shape, .. } = *self.items[item].tensor;
                 let row = len / shape[0];
                 for at in [0, len - row].into_iter().take(if shape[0] > 1 { 2 } else { 1 }) {
-                    self.probes.push(Probe { range: Range { file, offset: offset + at, len: row }, item });
+                    self.probes.push(Probe { range: ByteRange { file, offset: offset + at, len: row }, item });
                 }
             }
         }
@@ -105,7 +105,7 @@ impl Plan {
                 [(up, ffn.min(interleave::NEURONS), hidden), (down, hidden.min(interleave::ROWS), ffn)]
             {
                 let Tensor { file, offset, .. } = *self.items[item].tensor;
-                self.probes.push(Probe { range: Range { file, offset, len: (rows * cols / 4) as u64 }, item });
+                self.probes.push(Probe { range: ByteRange { file, offset, len: (rows * cols / 4) as u64 }, item });
             }
         }
     }

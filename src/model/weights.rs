@@ -11,6 +11,7 @@ use crate::kernels::{elementwise, hadamard, sections, spec};
 use crate::quant::{Codes, Scales};
 use crate::team::Section;
 
+/// The weights, packed for the kernels. Matrices are `[rows, columns]`, outputs by inputs.
 #[derive(Debug)]
 pub struct Model {
     pub config: Config,
@@ -21,12 +22,15 @@ pub struct Model {
     pub single: bool,
     /// `[vocab, hidden]`; the head too, where the two are tied.
     pub embedding: Matrix,
+    /// Those of [`Self::part`].
     pub layers: Vec<Layer>,
-    /// The head for further tokens, where one is loaded.
+    /// The MTP head, where one is loaded.
     pub mtp: Option<Box<Mtp>>,
+    /// `[hidden]`
     pub output_norm: Vec<f32>,
     /// `[vocab, hidden]`; `None` where it is the embedding.
     pub head: Option<Matrix>,
+    /// How the head's input is rounded.
     pub head_precision: Precision,
     /// How the rows of the embedding become those of the model, and how the input of the head is rotated.
     pub embedding_rotation: Option<InputRotation>,
@@ -35,6 +39,7 @@ pub struct Model {
     pub frequencies: Vec<f32>,
 }
 
+/// One layer: attention or a gated delta net, then the feed-forward network. Norms have a gain for each value that they scale.
 #[derive(Debug)]
 pub struct Layer {
     pub attn_norm: Vec<f32>,
@@ -59,7 +64,8 @@ pub struct Layer {
     pub down: Linear,
 }
 
-/// A head that guesses the token after the next (MTP): a token and the hidden state before it are joined, and go through one layer more.
+/// The multi-token-prediction (MTP) head: from a token and the hidden state of the position before it, it drafts the next token, through a layer
+/// of its own.
 #[derive(Debug)]
 pub struct Mtp {
     pub token_norm: Vec<f32>,

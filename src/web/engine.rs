@@ -19,7 +19,7 @@ use crate::model::describe::Description;
 use crate::model::forward::Traced;
 use crate::model::tune::{self, Choice};
 use crate::model::{Adapter, Begun, Config, Model, Plan};
-use crate::observe::{Operation, Tally, Values};
+use crate::observe::{Operation, Tally, ValueStats};
 use crate::quant::{Layout, Scales};
 use crate::sampling::{Lists, Params, flat};
 use crate::team::Team;
@@ -180,7 +180,8 @@ impl Engine {
                     }
                 };
                 let head = [operation as usize, index, rows, cols, packing.bits()];
-                let numbers_of = |Values { least, most, nans, .. }, rms| [least.into(), most.into(), rms, nans as f64];
+                let numbers_of =
+                    |ValueStats { least, most, nans, .. }, rms| [least.into(), most.into(), rms, nans as f64];
                 numbers.push(layer.map_or(-1.0, |layer| layer as f64));
                 numbers.extend(head.map(|number| number as f64));
                 numbers.extend([group, f64::from(scale), f64::from(u8::from(min)), f64::from(precision as u8)]);

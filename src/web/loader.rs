@@ -69,7 +69,7 @@ impl Loader {
         decide(plan, &rows)
     }
 
-    /// Bytes that the model will take: `{ weights, kv, scratch, total }`.
+    /// Bytes that the model will take: `{ weights, kv, states, scratch, total }`; `states` is 0 unless the model is a hybrid.
     pub fn memory(&self) -> Js<JsValue> {
         let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
         to_js(&plan.memory())
@@ -99,9 +99,9 @@ impl Loader {
     }
 
     /// The weights' ranges `{ file, offset, length }`, in file order or in order of execution.
-    pub fn ranges(&self, in_turn: bool) -> Js<JsValue> {
+    pub fn ranges(&self, by_stage: bool) -> Js<JsValue> {
         let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
-        ranges(if in_turn { plan.ranges_in_turn() } else { plan.ranges() }.into_iter())
+        ranges(if by_stage { plan.ranges_by_stage() } else { plan.ranges() }.into_iter())
     }
 
     /// Reserves the weights' memory, for the dot product that was chosen; with `survey` nothing is kept and zeros are counted instead.

@@ -16,7 +16,7 @@ use ternlight::engine::{AdapterId, Engine, Event, Request, RequestId, SessionId,
 use ternlight::error::{Error, Result};
 use ternlight::formats::{Parsed, Tensor, safetensors};
 use ternlight::kernels::isa::scalar::Scalar;
-use ternlight::model::plan::Range;
+use ternlight::model::plan::ByteRange;
 use ternlight::model::{Adapter, Checkpoint, Config, Loader, Model, Options, Plan};
 use ternlight::rng::Rng;
 use ternlight::sampling::{Lists, Params};
@@ -110,9 +110,9 @@ impl Files {
     pub fn adapter(&self, config: &Config) -> Result<Adapter> {
         let [bytes] = &self.weights[..] else { panic!("adapters are one file") };
         let mut loader = self.checkpoint()?.adapter(config)?;
-        let ranges: Vec<Range> = loader.ranges().collect();
+        let ranges: Vec<ByteRange> = loader.ranges().collect();
         let promised = loader.bytes;
-        for (index, Range { offset, len, .. }) in ranges.into_iter().enumerate() {
+        for (index, ByteRange { offset, len, .. }) in ranges.into_iter().enumerate() {
             loader.feed(index, bytes[offset as usize..][..len as usize].to_vec())?;
         }
         let adapter = loader.finish()?;

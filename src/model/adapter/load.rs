@@ -13,7 +13,7 @@ use crate::model::config::{Config, HeadOrder, Hybrid, MOST_RANK, Terms};
 use crate::model::items::{check_shape, matrices, sizes};
 use crate::model::load::decode::finite;
 use crate::model::names::{Naming, Part};
-use crate::model::plan::Range;
+use crate::model::plan::ByteRange;
 use crate::model::weights::macs;
 use crate::quant::{Content, Float};
 
@@ -204,8 +204,8 @@ impl Loader {
     }
 
     /// The bytes of each tensor.
-    pub fn ranges(&self) -> impl Iterator<Item = Range> {
-        self.tensors.iter().map(|tensor| Range { file: tensor.file, offset: tensor.offset, len: tensor.len })
+    pub fn ranges(&self) -> impl Iterator<Item = ByteRange> {
+        self.tensors.iter().map(|tensor| ByteRange { file: tensor.file, offset: tensor.offset, len: tensor.len })
     }
 
     /// Takes the bytes of the tensor that is the `index`th of [`Self::ranges`].

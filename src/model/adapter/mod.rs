@@ -21,6 +21,7 @@ use crate::kernels::{elementwise, linear, spec};
 use crate::observe::{Operation, Tally};
 use crate::team::{Columns, Section, Team};
 
+/// A loaded adapter.
 #[derive(Debug)]
 pub struct Adapter {
     /// Whose the keys and values are that it had a part in: no other adapter of an engine ever has it.

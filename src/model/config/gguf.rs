@@ -52,7 +52,7 @@ impl Keys<'_> {
         Ok(())
     }
 
-    /// The layers that run, and those of a head for further tokens behind them.
+    /// The layers that run, and those of an MTP head behind them.
     fn layers(&self, hybrid: bool) -> Result<(usize, usize)> {
         let all = self.need("block_count", self.uint("block_count", MOST_LAYERS)?)?;
         let key = self.key("nextn_predict_layers");

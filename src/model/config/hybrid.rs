@@ -64,7 +64,7 @@ impl Hybrid {
         self.conv_width() + self.value_width() + 2 * self.value_heads
     }
 
-    /// Reads GGUF's keys. `all` counts the layers with those of a head for further tokens, `layers` those that run.
+    /// Reads GGUF's keys. `all` counts the layers with those of an MTP head, `layers` those that run.
     pub(super) fn from_gguf(keys: &Keys, layers: usize, all: usize) -> Result<Self> {
         let uint = |name: &str, most| keys.need(name, keys.uint(name, most)?);
         let recurrent = match keys.metadata.ints(&keys.key("attention.recurrent_layers"))? {

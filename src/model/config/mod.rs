@@ -53,19 +53,30 @@ pub enum ScaleMeaning {
     Divide,
 }
 
+/// What a model is, by its metadata or `config.json`. Widths count values of one token.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
+    /// As the file names it: `general.architecture`, or `model_type`.
     pub architecture: String,
+    /// The model's name for people.
     pub name: Option<String>,
+    /// How its tensors are named.
     pub naming: Naming,
     pub layers: usize,
+    /// Width between the layers.
     pub hidden: usize,
+    /// Width inside the feed-forward network.
     pub ffn: usize,
+    /// Query heads of attention, each of which shares a key and value head with `heads / kv_heads − 1` others.
     pub heads: usize,
     pub kv_heads: usize,
+    /// Width of one attention head.
     pub head: usize,
+    /// Tokens, which are rows of the embedding.
     pub vocab: usize,
+    /// Positions that the model was trained for.
     pub context: usize,
+    /// What RMS norms add to the mean of the squares.
     pub eps: f32,
     pub rope: Rope,
     pub gate: Gate,
@@ -85,7 +96,7 @@ pub struct Config {
     pub gated: bool,
     /// Whether a norm multiplies by 1 + weight instead of the weight.
     pub gain_from_one: bool,
-    /// Layers behind the last one, of a head for further tokens (MTP).
+    /// Layers behind the last one, of a multi-token-prediction (MTP) head.
     pub mtp: usize,
     /// Whether the first of them is loaded.
     pub drafts: bool,
@@ -101,8 +112,10 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
+/// How the matrices of a model in MLX's form are packed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mlx {
+    /// That of all matrices but the others.
     pub usual: MlxPacking,
     /// Matrices that are packed in another way, most often embeddings.
     pub others: LiteMap<Slot, MlxPacking>,

@@ -1,4 +1,4 @@
-//! The head for further tokens (MTP), behind a pass.
+//! The multi-token-prediction (MTP) head, behind a pass.
 //!
 //! Its row at a position joins the token there with the hidden state of the position before, behind the output norm, and goes through a
 //! layer of its own, whose keys and values lie in the cache beside those of the model's layers. What the model's head makes of it is a
@@ -44,7 +44,7 @@ impl<I: Isa> Forward<I> {
         let batch = |&MtpRow { table, position, token, .. }: &MtpRow| BatchRow::kept(table, position, token);
         self.rows.clear();
         self.rows.extend(rows.iter().map(batch));
-        self.turn(model);
+        self.compute_angles(model);
         let site = Site { team, layer: config.layers, operation: Operation::Qkv };
         let hidden = &self.hidden;
         let added = (&mut self.adapters, &mut self.tally);

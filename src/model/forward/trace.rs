@@ -6,7 +6,7 @@ use crate::kernels::act::Precision;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::Matrix;
 use crate::model::weights::Model;
-use crate::observe::{Operation, Values};
+use crate::observe::{Operation, ValueStats};
 
 #[derive(Clone, Copy, Debug)]
 pub struct Traced<'a> {
@@ -18,8 +18,8 @@ pub struct Traced<'a> {
     pub matrix: &'a Matrix,
     pub precision: Precision,
     /// Before it is rounded.
-    pub input: Values,
-    pub output: Values,
+    pub input: ValueStats,
+    pub output: ValueStats,
     /// How often each code occurs where int8 rounds every row of the input by one scale: [`CODES`] counts, or none. The head has none.
     pub codes: &'a [u32],
 }
@@ -27,12 +27,13 @@ pub struct Traced<'a> {
 /// Codes of int8: −127 to 127.
 pub const CODES: usize = 255;
 
-/// Counts the codes that int8 rounds these values to.
+/// Counts the codes that int8 rounds these values to by one scale.
 fn count(codes: &mut [u32], values: &[f32]) {
     let most = values.iter().fold(0.0_f32, |most, value| most.max(value.abs()));
     if most > 0.0 {
+        let factor = Precision::Int8.factor(most);
         for value in values {
-            codes[((value / most * 127.0).round_ties_even() + 127.0) as usize] += 1;
+            codes[((value * factor).round_ties_even() + 127.0) as usize] += 1;
         }
     }
 }
@@ -107,7 +108,7 @@ impl<I: Isa> Forward<I> {
         };
         let (mut first, mut index) = (0, 0);
         for part in &linear.inputs {
-            let mut input = Values::default();
+            let mut input = ValueStats::default();
             let mut codes = vec![0; if counted { CODES } else { 0 }];
             let mut values = vec![0.0; part.spec.cols];
             for i in 0..self.rows.len() {
@@ -119,7 +120,7 @@ impl<I: Isa> Forward<I> {
                 }
             }
             for matrix in &part.matrices {
-                let mut output = Values::default();
+                let mut output = ValueStats::default();
                 for i in 0..self.rows.len() {
                     output.add(&row(result, linear.width, i)[first..][..matrix.shape.rows]);
                 }
@@ -141,7 +142,7 @@ impl<I: Isa> Forward<I> {
     }
 
     fn trace_head(&self, model: &Model, chunk: usize, note: &mut dyn FnMut(Traced)) {
-        let (mut input, mut output) = (Values::default(), Values::default());
+        let (mut input, mut output) = (ValueStats::default(), ValueStats::default());
         for (i, &index) in self.wanted.iter().skip(chunk * self.head_rows).take(self.head_rows).enumerate() {
             let mut state = self.state(model, index);
             if let Some(rotation) = &model.head_rotation {

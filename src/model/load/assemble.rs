@@ -52,7 +52,7 @@ impl Front {
         Layer { index: before.count() + usize::from(first), ..layer }
     }
 
-    /// Adds the head for further tokens.
+    /// Adds the MTP head.
     pub fn push_mtp(&mut self, mut part: Assembly, number: usize) -> Result<()> {
         // Whatever the layers are, its weights are rounded as those of a model that was trained with floats.
         let training = self.model.config.training.of(false);

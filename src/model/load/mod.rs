@@ -35,14 +35,14 @@ pub mod decode;
 mod intake;
 mod units;
 
-use std::ops::Range as Span;
+use std::ops::Range;
 use std::sync::Arc;
 
 use litemap::LiteMap;
 
 use super::items::{Item, Reading, Target};
 use super::names::Slot;
-use super::plan::{Memory, Plan, Range};
+use super::plan::{ByteRange, Memory, Plan};
 use super::weights::Model;
 use crate::error::{Error, ErrorKind, Result, filled};
 use crate::formats::Tensor;
@@ -86,7 +86,7 @@ struct Sink {
     shape: Option<MatrixShape>,
     unit: usize,
     /// Bytes behind the last unit: the scale of an I2_S tensor.
-    tail: Span<u64>,
+    tail: Range<u64>,
     done: Vec<bool>,
     staged: LiteMap<usize, Staged>,
 }
@@ -107,7 +107,7 @@ enum Kind {
 struct Staged {
     bytes: Vec<u8>,
     /// The spans that have come, in order, none touching another.
-    have: Vec<Span<usize>>,
+    have: Vec<Range<usize>>,
 }
 
 impl Loader {
@@ -130,7 +130,7 @@ impl Loader {
     }
 
     /// The weights, in file order.
-    pub fn ranges(&self) -> Vec<Range> {
+    pub fn ranges(&self) -> Vec<ByteRange> {
         self.plan.ranges()
     }
 
@@ -200,12 +200,12 @@ impl Loader {
     /// As [`Self::finish`].
     pub fn take_up(&mut self) -> Result<TakenUp> {
         let layers = self.plan.layers();
-        let turn = self.front.as_ref().map_or(0, |front| layers.start + front.model.layers.len() + 1);
-        let waits = |sink: &Sink| self.turn(sink) == turn && sink.check_done().is_err();
-        if turn > layers.end || self.sinks.iter().any(waits) {
+        let stage = self.front.as_ref().map_or(0, |front| layers.start + front.model.layers.len() + 1);
+        let waits = |sink: &Sink| self.stage(sink) == stage && sink.check_done().is_err();
+        if stage > layers.end || self.sinks.iter().any(waits) {
             return Ok(TakenUp::Nothing);
         }
-        let items = self.take_turn(turn);
+        let items = self.take_stage(stage);
         let mut part = Assembly { plan: &self.plan, items };
         match &mut self.front {
             None => {
@@ -216,15 +216,15 @@ impl Loader {
         }
     }
 
-    fn turn(&self, sink: &Sink) -> usize {
-        self.plan.items[sink.item].slot.turn()
+    fn stage(&self, sink: &Sink) -> usize {
+        self.plan.items[sink.item].slot.stage()
     }
 
     #[inline(never)]
-    fn take_turn(&mut self, turn: usize) -> LiteMap<Slot, Sink> {
+    fn take_stage(&mut self, stage: usize) -> LiteMap<Slot, Sink> {
         let mut items = LiteMap::new();
         for sink in std::mem::take(&mut self.sinks) {
-            if self.turn(&sink) == turn {
+            if self.stage(&sink) == stage {
                 items.insert(self.plan.items[sink.item].slot, sink);
             } else {
                 self.sinks.push(sink);
@@ -268,10 +268,10 @@ impl Loader {
         }
         let mut front = self.front.take().expect("what comes before the layers has come");
         if let Some(layer) = self.plan.config.mtp_layer().filter(|_| self.plan.layers().start == 0) {
-            let items = self.take_turn(layer + 1);
+            let items = self.take_stage(layer + 1);
             front.push_mtp(Assembly { plan: &self.plan, items }, layer)?;
         }
-        let items = self.take_turn(usize::MAX);
+        let items = self.take_stage(usize::MAX);
         let model = Assembly { plan: &self.plan, items }.model(front)?;
         Ok((model, self.plan, rounded))
     }
@@ -311,7 +311,7 @@ impl Sink {
     }
 
     /// The bytes of a unit in its tensor; the tail is the unit behind the last.
-    fn unit_span(&self, unit: usize) -> Span<u64> {
+    fn unit_span(&self, unit: usize) -> Range<u64> {
         let start = unit as u64 * self.unit as u64;
         if start >= self.tail.start && !self.tail.is_empty() {
             return self.tail.clone();
@@ -359,7 +359,7 @@ impl Sink {
         };
         staged.bytes[at..at + part.len()].copy_from_slice(part);
         staged.add(at..at + part.len());
-        if staged.have == [Span { start: 0, end: len }] {
+        if staged.have == [Range { start: 0, end: len }] {
             return self.take(team, unit..unit + 1, &staged.bytes);
         }
         self.staged.insert(unit, staged);
@@ -367,7 +367,7 @@ impl Sink {
     }
 
     /// Takes whole units that follow each other; the tail comes alone.
-    fn take(&mut self, team: &Team, units: Span<usize>, bytes: &[u8]) -> Result<()> {
+    fn take(&mut self, team: &Team, units: Range<usize>, bytes: &[u8]) -> Result<()> {
         if self.is_tail(units.start) {
             let scale = Float::F32.value(bytes);
             finite_scale(scale)?;
@@ -405,7 +405,7 @@ impl Sink {
 
 impl Staged {
     /// Adds a span, joining those that touch.
-    fn add(&mut self, mut new: Span<usize>) {
+    fn add(&mut self, mut new: Range<usize>) {
         self.have.retain(|span| {
             let apart = span.end < new.start || new.end < span.start;
             if !apart {

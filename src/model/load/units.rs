@@ -1,6 +1,6 @@
 //! Whole units of a matrix: to packed tiles, shared out to a team, or to a count of zeros.
 
-use std::ops::Range as Span;
+use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use super::decode::{DecodeBuffers, RowScales, finite, finite_scale};
@@ -110,7 +110,7 @@ fn pack(tile: &mut Tile, shape: MatrixShape, rows: DecodedRows) -> Result<()> {
 fn share(
     team: &Team,
     matrix: &mut Matrix,
-    tiles: Span<usize>,
+    tiles: Range<usize>,
     work: &(dyn Fn(&mut DecodeBuffers, &mut Tile) -> Result<RowScales> + Sync),
 ) -> Result<()> {
     let shape = matrix.shape;
