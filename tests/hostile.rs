@@ -446,6 +446,24 @@ fn poison(file: Gguf, name: &str, bytes: &[u8]) -> Gguf {
     })
 }
 
+/// As llama.cpp reads it.
+#[test]
+fn a_factor_without_a_type_scales_linearly() {
+    let logits_of = |file: Gguf| {
+        logits(&mut file.files().engine(Options::default(), Team::solo()).unwrap(), &[1, 2, 3, 4, 5, 6], false).unwrap()
+    };
+    let factor = |file: Gguf, key| file.set(key, float(4.0));
+    let plain = logits_of(Gguf::llama());
+    let typed = Gguf::llama().set("llama.rope.scaling.type", text("linear"));
+    let expected = logits_of(factor(typed, "llama.rope.scaling.factor"));
+    assert_ne!(expected, plain);
+    assert_eq!(logits_of(factor(Gguf::llama(), "llama.rope.scaling.factor")), expected);
+    assert_eq!(logits_of(factor(Gguf::llama(), "llama.rope.scale_linear")), expected);
+    let off = Gguf::llama().set("llama.rope.scaling.type", text("none"));
+    assert_eq!(logits_of(factor(off, "llama.rope.scaling.factor")), plain);
+    assert_eq!(logits_of(Gguf::llama().set("llama.rope.scaling.factor", float(0.0))), plain);
+}
+
 #[test]
 fn numbers_that_are_none() {
     for name in Gguf::llama().tensors.iter().map(|tensor| tensor.name.clone()) {
@@ -740,6 +758,9 @@ fn configs() {
         ("sliding_window", json!(16), UnsupportedSetting),
         ("partial_rotary_factor", json!(0.5), UnsupportedSetting),
         ("layer_types", json!(["linear_attention"]), UnsupportedSetting),
+        ("layer_types", json!("sliding_attention"), BadValue),
+        ("rope_parameters", json!("yarn"), BadValue),
+        ("rope_scaling", json!(["linear"]), BadValue),
     ] {
         refused(Safetensors::llama().config(key, value), key, kind);
     }

@@ -124,19 +124,15 @@ fn checked<'a>(cache: &Cache, bytes: &'a [u8], fingerprint: u64) -> Result<(usiz
             .expected(format_args!("version {own}"), version));
     }
     let Some((content, sum)) = bytes.split_last_chunk().filter(|(content, _)| content.len() >= HEAD) else {
-        return Err(damaged("the saved session is cut off").expected(format_args!("{} bytes", HEAD + 8), bytes.len()));
+        return Err(damaged("the saved session is cut off"));
     };
     let len = len(cache, count, blocks, block);
     let (head, rest) = content.split_at(HEAD);
     let (_, all) = cache.block_bytes();
     let fits = version == own as usize && len == bytes.len() as u64;
     if *sum != checksum(content).to_le_bytes() {
-        return Err(if fits {
-            damaged("bytes of the saved session have changed: its checksum is another")
-        } else {
-            damaged("the saved session is cut off, or its head is damaged")
-                .expected(format_args!("{len} bytes for {count} tokens"), bytes.len())
-        });
+        let error = damaged("bytes of the saved session have changed or are missing");
+        return Err(if fits { error } else { error.expected(len, bytes.len()) });
     }
     if !fits || head[24..] != fingerprint.to_le_bytes() || block != all {
         let reason =

@@ -116,7 +116,9 @@ impl Loader {
     ///
     /// # Errors
     /// An error with the tensor that has no place in the model, has another shape or lacks its other half, or whose rank is out of range.
-    pub fn new(config: &Config, terms: &Terms, tensors: Vec<Arc<Tensor>>) -> Result<Self> {
+    pub fn new(config: &Config, terms: &Terms, mut tensors: Vec<Arc<Tensor>>) -> Result<Self> {
+        // PEFT keeps an adapted head beside its adapter, as it was.
+        tensors.retain(|tensor| terms.naming != Naming::HuggingFace || !tensor.name.ends_with(".base_layer.weight"));
         let count = tensors.len();
         let mut loader = Self {
             tensors,

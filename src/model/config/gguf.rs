@@ -65,13 +65,17 @@ impl Keys<'_> {
         Ok((all - mtp as usize, mtp as usize))
     }
 
+    /// As llama.cpp reads it: without a type a factor is linear, and older files have it under another key.
     fn scaling(&self) -> Result<RopeScaling> {
+        const OLD: &str = "rope.scale_linear";
+        let (key, factor) = match (self.float("rope.scaling.factor")?, self.float(OLD)?) {
+            (None, Some(factor)) => (OLD, Some(factor)),
+            (factor, _) => ("rope.scaling.factor", factor),
+        };
         match self.metadata.str(&self.key("rope.scaling.type"))? {
-            None | Some("none") => Ok(RopeScaling::None),
-            Some("linear") => {
-                let factor = self.float("rope.scaling.factor")?;
-                Ok(RopeScaling::Linear(positive(&self.key("rope.scaling.factor"), factor)?))
-            }
+            Some("none") => Ok(RopeScaling::None),
+            None if factor.is_none_or(|factor| factor == 0.0) => Ok(RopeScaling::None),
+            None | Some("linear") => Ok(RopeScaling::Linear(positive(&self.key(key), factor)?)),
             Some(other) => Err(unsupported(&self.key("rope.scaling.type"), "none or linear", other)),
         }
     }

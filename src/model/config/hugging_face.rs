@@ -61,6 +61,15 @@ fn typed<'a, T>(json: &'a Json, key: &str, what: &str, read: impl Fn(&'a Json) -
         .transpose()
 }
 
+/// A field of a kind that is read further on.
+fn of_kind<'a>(json: &'a Json, key: &str, what: &str, fits: fn(&Json) -> bool) -> Result<Option<&'a Json>> {
+    typed(json, key, what, |value| fits(value).then_some(value))
+}
+
+fn object<'a>(json: &'a Json, key: &str) -> Result<Option<&'a Json>> {
+    of_kind(json, key, "an object", Json::is_object)
+}
+
 pub(super) fn json_uint(json: &Json, key: &str, most: u64) -> Result<Option<usize>> {
     in_range(key, typed(json, key, "a non-negative integer", Json::as_u64)?, most)
 }
@@ -79,20 +88,21 @@ pub(super) fn json_str<'a>(json: &'a Json, key: &str) -> Result<Option<&'a str>>
 
 pub(super) fn read(json: &Json) -> Result<Config> {
     let (architecture, kind) = architecture(json)?;
-    let text = text_config(json).filter(|_| kind.hybrid);
+    let usual = Defaults::of(architecture);
+    let text = if kind.hybrid { text_config(json)? } else { None };
     let json = text.as_ref().unwrap_or(json);
     let need = |key: &str, value: Option<usize>| value.ok_or_else(|| missing(key));
     let hidden = need("hidden_size", json_uint(json, "hidden_size", MOST_WIDTH)?)?;
     let heads = need("num_attention_heads", json_uint(json, "num_attention_heads", MOST_HEADS)?)?;
     let head = match json_uint(json, "head_dim", MOST_HEAD)? {
         Some(head) => head,
-        None => whole_head("num_attention_heads", hidden, heads)?,
+        None => usual.head.map_or_else(|| whole_head("num_attention_heads", hidden, heads), Ok)?,
     };
     refuse_windows(json, kind.hybrid)?;
     refuse_rotations(json, "")?;
     let layers = need("num_hidden_layers", json_uint(json, "num_hidden_layers", MOST_LAYERS)?)?;
     let biases = biases(json, &kind)?;
-    let gate = match json_str(json, "hidden_act")?.unwrap_or("silu") {
+    let gate = match json_str(json, "hidden_act")?.unwrap_or(usual.act) {
         "silu" | "swish" => Gate::Silu,
         "relu2" => Gate::Relu2,
         other => return Err(unsupported("hidden_act", "silu or relu2", other)),
@@ -111,8 +121,8 @@ pub(super) fn read(json: &Json) -> Result<Config> {
         head,
         vocab: need("vocab_size", json_uint(json, "vocab_size", MOST_VOCAB)?)?,
         context: json_uint(json, "max_position_embeddings", MOST_CONTEXT)?.unwrap_or(2048),
-        eps: epsilon("rms_norm_eps", Some(json_float(json, "rms_norm_eps")?.unwrap_or(1e-6)))?,
-        rope: rope(json, head, kind.hybrid)?,
+        eps: epsilon("rms_norm_eps", Some(json_float(json, "rms_norm_eps")?.unwrap_or(usual.eps)))?,
+        rope: rope(json, head, kind.hybrid, usual.base)?,
         gate,
         sub_norms: kind.sub_norms,
         tied: json_bool(json, "tie_word_embeddings")?,
@@ -167,11 +177,34 @@ fn architecture(json: &Json) -> Result<(&str, Kind)> {
 }
 
 /// The configuration of the text part of a model that has others, its fields before those of the whole.
-fn text_config(json: &Json) -> Option<Json> {
-    let own = field(json, "text_config")?.as_object()?;
-    let mut all = json.as_object()?.clone();
-    all.extend(own.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.clone(), value.clone())));
-    Some(Json::Object(all))
+fn text_config(json: &Json) -> Result<Option<Json>> {
+    let own = object(json, "text_config")?.and_then(Json::as_object);
+    Ok(own.zip(json.as_object()).map(|(own, whole)| {
+        let mut all = whole.clone();
+        all.extend(own.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.clone(), value.clone())));
+        Json::Object(all)
+    }))
+}
+
+/// What a config means that leaves a field out: the defaults of transformers' configuration of that architecture.
+struct Defaults {
+    act: &'static str,
+    base: f64,
+    eps: f64,
+    /// None is the width by the number of heads.
+    head: Option<usize>,
+}
+
+impl Defaults {
+    fn of(architecture: &str) -> Self {
+        let llama = Self { act: "silu", base: 10_000.0, eps: 1e-6, head: None };
+        match architecture {
+            "BitNetForCausalLM" => Self { act: "relu2", base: 500_000.0, eps: 1e-5, ..llama },
+            "Qwen3ForCausalLM" => Self { head: Some(128), ..llama },
+            "Qwen3_5ForCausalLM" | "Qwen3_5ForConditionalGeneration" => Self { head: Some(256), ..llama },
+            _ => llama,
+        }
+    }
 }
 
 /// Every layer must attend to the whole context, except those of a hybrid that do not attend at all.
@@ -181,7 +214,8 @@ fn refuse_windows(json: &Json, hybrid: bool) -> Result<()> {
     {
         return Err(unsupported("sliding_window", "null", Shown(window)));
     }
-    if let Some(types) = field(json, "layer_types").and_then(Json::as_array).filter(|_| !hybrid)
+    if let Some(types) =
+        of_kind(json, "layer_types", "a list", Json::is_array)?.and_then(Json::as_array).filter(|_| !hybrid)
         && let Some(other) = types.iter().find(|kind| kind.as_str() != Some("full_attention"))
     {
         return Err(unsupported("layer_types", "full_attention alone", Shown(other)));
@@ -304,17 +338,16 @@ fn words(config: &Json, key: &str) -> Result<MlxPacking> {
 }
 
 /// transformers 5 keeps all of it in `rope_parameters`, older configs in `rope_theta` and `rope_scaling`.
-fn rope(json: &Json, head: usize, hybrid: bool) -> Result<Rope> {
-    let new = field(json, "rope_parameters");
-    let (parameters, name) = match new {
+fn rope(json: &Json, head: usize, hybrid: bool, usual_base: f64) -> Result<Rope> {
+    let (parameters, name) = match object(json, "rope_parameters")? {
         Some(parameters) => (Some(parameters), "rope_parameters"),
-        None => (field(json, "rope_scaling"), "rope_scaling"),
+        None => (object(json, "rope_scaling")?, "rope_scaling"),
     };
     let none = Json::Null;
     let parameters = parameters.unwrap_or(&none);
     let base = match json_float(parameters, "rope_theta")? {
         Some(base) => base,
-        None => json_float(json, "rope_theta")?.unwrap_or(10000.0),
+        None => json_float(json, "rope_theta")?.unwrap_or(usual_base),
     };
     let kind = match json_str(parameters, "rope_type")? {
         Some(kind) => kind,
@@ -356,6 +389,23 @@ mod tests {
     use serde_json::json;
     #[cfg(target_arch = "wasm32")]
     use wasm_bindgen_test::wasm_bindgen_test as test;
+
+    /// The defaults of transformers' configurations.
+    #[test]
+    fn fields_that_are_left_out_mean_what_the_architecture_does() {
+        let config = |architecture: &str| {
+            let json = json!({
+                "architectures": [architecture], "hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 1,
+                "intermediate_size": 512, "vocab_size": 512,
+            });
+            let Config { gate, eps, rope, head, .. } = read(&json).unwrap();
+            (gate, eps, rope.base, head)
+        };
+        assert_eq!(config("BitNetForCausalLM"), (Gate::Relu2, 1e-5, 500_000.0, 64));
+        assert_eq!(config("BitnetForCausalLM"), (Gate::Silu, 1e-6, 10_000.0, 64));
+        assert_eq!(config("LlamaForCausalLM"), (Gate::Silu, 1e-6, 10_000.0, 64));
+        assert_eq!(config("Qwen3ForCausalLM"), (Gate::Silu, 1e-6, 10_000.0, 128));
+    }
 
     #[test]
     fn values_are_shown_as_json() {
