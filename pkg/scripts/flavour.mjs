@@ -55,11 +55,11 @@ async function make(flavour, dist, names) {
   const bindgen = await compile(flavour, []);
   const optimised = path.join(targetDir(flavour), names ? "named.wasm" : "optimised.wasm");
   const dropped = (flavour.drop ?? []).map((names) => `--remove-exports=${names}`);
-  // Twice finds more. Small functions, and those with one caller, are for LLVM to inline, which knows the loops: a function that is
+  // Each time finds more. Small functions, and those with one caller, are for LLVM to inline, which knows the loops: a function that is
   // kept apart on purpose stays so, and modules are 1 % smaller.
   const inlining = ["--flexible-inline-max-function-size=10", "--one-caller-inline-max-function-size=0"];
   // Offsets below 1 kB go into loads and stores: no object lies there, only the end of the stack. It is another 1 %.
-  const passes = [...dropped, "-O3", "-O3", ...inlining, "--low-memory-unused", ...kept(names)];
+  const passes = [...dropped, "-O3", "-O3", "-O3", ...inlining, "--low-memory-unused", ...kept(names)];
   const input = path.join(bindgen, "ternlight_bg.wasm");
   await command(name, npmTool("wasm-opt"), [...passes, ...features(flavour), `--output=${optimised}`, input]);
   await finish(flavour, optimised, bindgen, dist, { names, arrange: ordered });
