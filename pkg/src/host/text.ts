@@ -107,15 +107,15 @@ export async function loadText(
 function ggufText(metadata: Record<string, unknown>, header: Uint8Array): GgufText {
   return {
     header,
-    get(key) {
-      const value = metadata[key];
-      return typeof value === "object" ? undefined : (value as string | number | boolean | undefined);
-    },
-    array(key) {
-      const value = metadata[key];
-      return typeof value === "object" ? (value as GgufArray) : undefined;
-    },
+    get: (key) => kindOf(key, false) as string | number | boolean | undefined,
+    array: (key) => kindOf(key, true) as GgufArray | undefined,
   };
+  function kindOf(key: string, array: boolean): unknown {
+    const value = metadata[key];
+    if (value === undefined || (typeof value === "object") === array) return value;
+    const expected = array ? "a list" : "a single value";
+    throw new EngineError("BadTokenizer", `${key}: expected ${expected}`, { key, expected });
+  }
 }
 
 /** llama.cpp's number for the last token's state; decoders that were trained to embed name it. */

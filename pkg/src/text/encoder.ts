@@ -1,6 +1,7 @@
 /** From a text to ids, by the parts of the library: added tokens first, the model's own between them. */
 
-import { bad, type Pipeline } from "./library.ts";
+import { bad, grows, type Pipeline } from "./library.ts";
+import { MAX_ADDED_TEXT } from "./limits.ts";
 import type { AddedToken } from "./tokenizer_json.ts";
 import { type Match, Trie } from "./trie.ts";
 
@@ -33,10 +34,13 @@ export class Encoder {
     this.#pipeline = pipeline;
     const { normalizer } = pipeline;
     const [plain, normalized]: [string[], string[]] = [[], []];
+    let units = 0;
     for (const token of added) {
       this.#added.set(token.content, token);
       if (normalizer && (token.normalized ?? !token.special)) {
         const content = normalizer(token.content);
+        units += content.length;
+        if (units > MAX_ADDED_TEXT) throw grows("added_tokens");
         normalized.push(content);
         this.#added.set(content, token);
       } else plain.push(token.content);

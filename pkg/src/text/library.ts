@@ -23,6 +23,7 @@ import {
   MAX_MERGES,
   MAX_PARTS,
   MAX_TOKEN,
+  MAX_UNIGRAM_TEXT,
   MAX_VOCAB,
 } from "./limits.ts";
 import { Pattern } from "./pattern.ts";
@@ -58,11 +59,8 @@ type Model = ((tokens: string[]) => string[]) & {
 export function build(json: TokenizerJson): Pipeline {
   checkModel(json.model);
   checkAdded(json.added_tokens);
-  checkNormalizer(json.normalizer);
   const steps = preTokenizers(json.pre_tokenizer);
-  if (steps.length > MAX_PARTS) throw bad("pre_tokenizer", `${steps.length} steps, more than ${MAX_PARTS}`);
-  const [normalizer] = new SequenceNormalizer({ normalizers: [json.normalizer] } as never).normalizers;
-  boundNormalizer(normalizer as unknown as Normalizer | null);
+  const normalizer = json.normalizer && boundNormalizer(json.normalizer);
   const model = modelOf(json.model);
   // Added tokens are found by our own encoder; the model only has to know their ids. One that is spelled as a token of the model, in
   // whose alphabet a character is a byte, leaves that one its id.
@@ -71,7 +69,7 @@ export function build(json: TokenizerJson): Pipeline {
     model.vocab[id] = content;
   }
   return {
-    normalizer: normalizer as unknown as Pipeline["normalizer"],
+    normalizer,
     pre_tokenizer: steps.length === 0 ? null : preTokenizerOf(steps),
     model,
   };
@@ -152,20 +150,27 @@ function boundUnigram(model: UnigramModel): void {
 interface Normalizer {
   config: Part;
   pattern?: RegExp | null;
-  normalizers?: Normalizer[];
   normalize(text: string): string;
 }
 
 /** Has every replacement run by patterns that end, and bounds the text that a normalizer makes by the one that it is given. */
-function boundNormalizer(normalizer: Normalizer | null): void {
-  if (!normalizer) return;
-  const growth: Growth = { units: 0, matches: 0 };
-  boundSteps(normalizer, growth);
-  const run = normalizer.normalize.bind(normalizer);
-  normalizer.normalize = (text) => {
-    growth.units = MAX_GROWTH * text.length + MAX_GROWTH_UNITS;
-    growth.matches = growth.units;
-    return checkGrowth(run(text), growth);
+function boundNormalizer(part: Part): (text: string) => string {
+  const normalizers = parts(part, "normalizer", "normalizers");
+  for (const step of normalizers) {
+    if (step.type === "Prepend") checkText(step.prepend, "normalizer.prepend");
+    if (step.type !== "Replace") continue;
+    checkPattern(step.pattern, "normalizer.pattern");
+    checkText(step.content, "normalizer.content");
+  }
+  const steps = new SequenceNormalizer({ normalizers } as never).normalizers as unknown as Normalizer[];
+  for (const step of steps) {
+    const { Regex: regex } = (step.config.pattern ?? {}) as { Regex?: string };
+    if (step.pattern && regex !== undefined) step.pattern = new Pattern(step.pattern.source) as never;
+  }
+  return (text) => {
+    const most = MAX_GROWTH * text.length + MAX_GROWTH_UNITS;
+    const growth: Growth = { units: most, matches: most };
+    return steps.reduce((made, step) => normalized(step, made, growth), text);
   };
 }
 
@@ -175,30 +180,19 @@ interface Growth {
   matches: number;
 }
 
-function boundSteps(normalizer: Normalizer, growth: Growth): void {
-  const steps = normalizer.normalizers ?? [];
-  if (steps.length > MAX_PARTS) throw bad("normalizer", `${steps.length} steps, more than ${MAX_PARTS}`);
-  for (const step of steps) boundSteps(step, growth);
-  const { config, pattern } = normalizer;
-  if (config.type !== "Replace" || !pattern) {
-    const run = normalizer.normalize.bind(normalizer);
-    normalizer.normalize = (text) => checkGrowth(run(text), growth);
-    return;
+function normalized(step: Normalizer, text: string, growth: Growth): string {
+  const { config, pattern } = step;
+  if (config.type !== "Replace" || !pattern) return checkGrowth(step.normalize(text), growth);
+  const content = config.content as string;
+  const made: string[] = [];
+  let [size, copied] = [text.length, 0];
+  for (const { 0: match, index } of text.matchAll(pattern)) {
+    size += content.length - match.length;
+    if (size > growth.units || --growth.matches < 0) throw grows();
+    made.push(text.slice(copied, index), content);
+    copied = index + match.length;
   }
-  const content = String(config.content ?? "");
-  const { Regex: regex } = (config.pattern ?? {}) as { Regex?: string };
-  const matches = regex === undefined ? pattern : (new Pattern(pattern.source) as unknown as RegExp);
-  normalizer.normalize = (text) => {
-    const parts: string[] = [];
-    let [size, copied] = [text.length, 0];
-    for (const { 0: match, index } of text.matchAll(matches)) {
-      size += content.length - match.length;
-      if (size > growth.units || --growth.matches < 0) throw grows();
-      parts.push(text.slice(copied, index), content);
-      copied = index + match.length;
-    }
-    return parts.join("") + text.slice(copied);
-  };
+  return made.join("") + text.slice(copied);
 }
 
 /** The library warns on the console of a pattern of another kind, and drops the text. */
@@ -207,9 +201,8 @@ function checkPattern(pattern: unknown, path: string): void {
   if (typeof (regex ?? text) !== "string") throw bad(path, "expected a Regex or a String");
 }
 
-function checkNormalizer(part: Part | null | undefined): void {
-  if (part?.type === "Replace") checkPattern(part.pattern, "normalizer.pattern");
-  if (Array.isArray(part?.normalizers)) for (const step of part.normalizers) checkNormalizer(step);
+function checkText(text: unknown, path: string): void {
+  if (typeof text !== "string") throw bad(path, "expected a text");
 }
 
 function checkGrowth(text: string, { units }: Growth): string {
@@ -217,11 +210,28 @@ function checkGrowth(text: string, { units }: Growth): string {
   return text;
 }
 
-const grows = () => bad("normalizer", "makes a text grow without measure");
+export const grows = (path = "normalizer"): EngineError => bad(path, "makes a text grow without measure");
+
+/** The steps of a part: those of a Sequence, which may hold others, else the part alone. */
+export function parts(part: unknown, path: string, key: string): Part[] {
+  const steps = [part] as Part[];
+  for (let [at, left] = [0, MAX_PARTS]; at < steps.length; left--) {
+    const step = steps[at] as Part;
+    const inner = step?.type === "Sequence" ? list(step[key], `${path}.${key}`) : null;
+    if (typeof step?.type !== "string" || left === 0 || (inner && inner.length > left))
+      throw bad(path, `expected at most ${MAX_PARTS} steps, each with a type`);
+    if (inner) steps.splice(at, 1, ...(inner as Part[]));
+    else at++;
+  }
+  return steps;
+}
 
 /** A pre-tokenizer as a flat list of steps that the library takes apart text with as Hugging Face does. */
-export function preTokenizers(part: Part | null, path = "pre_tokenizer"): Part[] {
-  if (part === null) return [];
+export const preTokenizers = (part: Part | null): Part[] =>
+  part === null ? [] : parts(part, "pre_tokenizer", "pretokenizers").flatMap(preTokenizer);
+
+function preTokenizer(part: Part): Part[] {
+  const path = "pre_tokenizer";
   const isolate = (pattern: string): Part => ({
     type: "Split",
     pattern: { Regex: pattern },
@@ -231,10 +241,6 @@ export function preTokenizers(part: Part | null, path = "pre_tokenizer"): Part[]
   });
   const only = (pattern: string): Part => ({ ...isolate(pattern), behavior: "Removed", invert: true });
   switch (part.type) {
-    case "Sequence":
-      return list(part.pretokenizers, `${path}.pretokenizers`).flatMap((inner, i) =>
-        preTokenizers(inner as Part, `${path}.pretokenizers[${i}]`),
-      );
     case "ByteLevel":
       return [part];
     case "Digits":
@@ -253,9 +259,9 @@ export function preTokenizers(part: Part | null, path = "pre_tokenizer"): Part[]
       const replacement = typeof part.replacement === "string" ? part.replacement : "\u2581";
       const scheme = part.prepend_scheme ?? (part.add_prefix_space === false ? "never" : "always");
       const space: Part = { type: "Metaspace", replacement, prepend_scheme: scheme };
+      if (replacement.length !== 1) throw bad(`${path}.replacement`, "only one character is supported");
       if (part.split === false) return [space];
       // Each piece begins with its space; the library does not cut at all.
-      if (replacement.length !== 1) throw bad(`${path}.replacement`, "more than one character is not supported");
       const mark = `\\u${replacement.charCodeAt(0).toString(16).padStart(4, "0")}`;
       return [space, isolate(`${mark}[^${mark}]*`)];
     }
@@ -273,11 +279,33 @@ export function preTokenizers(part: Part | null, path = "pre_tokenizer"): Part[]
   }
 }
 
+/** The tokens that a post-processor puts before and after a text; null where it is of a kind not known here. */
+export function surroundings(part: Part | null): { before: string[]; after: string[] } | null {
+  const [before, after]: [string[], string[]] = [[], []];
+  const steps = part ? parts(part, "post_processor", "processors") : [];
+  for (const { type, cls, sep, single } of steps) {
+    if (type === "ByteLevel") continue;
+    if (type === "BertProcessing" || type === "RobertaProcessing") {
+      const [first, last] = [cls, sep].map((pair) => String((pair as readonly unknown[] | undefined)?.[0]));
+      before.unshift(first!);
+      after.push(last!);
+      continue;
+    }
+    if (type !== "TemplateProcessing" || !Array.isArray(single)) return null;
+    const items = single as ({ SpecialToken?: { id: string }; Sequence?: unknown } | null)[];
+    const text = items.findIndex((item) => item?.Sequence !== undefined);
+    if (text < 0) return null;
+    const names = items.map((item) => item?.SpecialToken?.id ?? "");
+    before.unshift(...names.slice(0, text));
+    after.push(...names.slice(text + 1));
+  }
+  return { before, after };
+}
+
 /** What the library trusts and would fail on later, or not at all. */
 function checkModel(model: Part): void {
   if (model?.type === "Unigram") {
-    const { length } = list(model.vocab, "model.vocab");
-    if (length > MAX_VOCAB) throw bad("model.vocab", `${length} tokens, more than ${MAX_VOCAB}`);
+    checkUnigram(model);
     return;
   }
   if (model?.type !== "BPE")
@@ -295,6 +323,28 @@ function checkModel(model: Part): void {
       throw bad("model.vocab", `token ${id} is ${token.length} long, more than ${MAX_TOKEN}`);
   }
   if (list(merges, "model.merges").length > MAX_MERGES) throw bad("model.merges", `more than ${MAX_MERGES} merges`);
+  const paired = Array.isArray(merges[0]);
+  for (const merge of merges as readonly unknown[]) {
+    const space = typeof merge === "string" ? merge.indexOf(" ") : 0;
+    const fits = paired
+      ? Array.isArray(merge) && merge.length === 2 && merge.every((token) => typeof token === "string")
+      : space > 0 && space === (merge as string).lastIndexOf(" ");
+    if (!fits) throw bad("model.merges", `${JSON.stringify(merge)} is no pair of tokens`);
+  }
+}
+
+function checkUnigram({ vocab, unk_id: unknown }: Part): void {
+  const tokens = list(vocab, "model.vocab");
+  let units = 0;
+  for (const one of tokens) {
+    const [token, score] = Array.isArray(one) ? one : [];
+    if (typeof token !== "string" || token.length > MAX_TOKEN || !Number.isFinite(score))
+      throw bad("model.vocab", `${JSON.stringify(one)} is no token of at most ${MAX_TOKEN} with a score`);
+    units += token.length;
+  }
+  if (tokens.length > MAX_VOCAB || units > MAX_UNIGRAM_TEXT)
+    throw bad("model.vocab", `${tokens.length} tokens, more than ${MAX_VOCAB} or ${MAX_UNIGRAM_TEXT} characters`);
+  if (unknown != null && !tokens[unknown as number]) throw bad("model.unk_id", `no token is ${unknown}`);
 }
 
 function checkAdded(added: unknown): void {

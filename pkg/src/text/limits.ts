@@ -20,6 +20,12 @@ export const MAX_VOCAB = 1024 * 1024;
 /** UTF-16 units in one token: the longest known has 256; taking a token apart costs its length squared. */
 export const MAX_TOKEN = 1024;
 
+/** UTF-16 units of what a decoder makes of one token. */
+export const MAX_PIECE = 8 * MAX_TOKEN;
+
+/** UTF-16 units of all tokens of a Unigram vocabulary: the longest known has about 1,500,000; each may become a node of a tree. */
+export const MAX_UNIGRAM_TEXT = 4 * 1024 * 1024;
+
 /** UTF-16 units in an added token: the longest known has about 60; every text is searched for all of them. */
 export const MAX_ADDED = 256;
 

@@ -1,6 +1,7 @@
 /** What a token adds to a text, in bytes: the decoder of tokenizer.json, taken apart token by token. */
 
-import { bad, list } from "./library.ts";
+import { bad, grows, parts } from "./library.ts";
+import { MAX_PIECE } from "./limits.ts";
 import type { Part } from "./tokenizer_json.ts";
 
 export interface Pieces {
@@ -27,7 +28,7 @@ function byteAlphabet(): Map<string, number> {
 
 export function pieces(decoder: Part | null): Pieces {
   if (decoder === null) throw bad("decoder", "is missing");
-  const steps = flatten(decoder, "decoder");
+  const steps = parts(decoder, "decoder", "decoders");
   if (steps.some((step) => step.type === "ByteLevel")) {
     if (steps.some((step) => step.type !== "ByteLevel" && step.type !== "Fuse")) {
       throw bad("decoder", "ByteLevel together with other steps is not supported");
@@ -43,11 +44,10 @@ export function pieces(decoder: Part | null): Pieces {
     switch (step.type) {
       case "Replace":
         if (fused) throw bad("decoder", "Replace after Fuse is not supported");
-        rewrites.push(replace(step));
+        rewrites.push(replace((step.pattern as { String?: unknown } | undefined)?.String, step.content));
         break;
       case "Metaspace": {
-        const replacement = typeof step.replacement === "string" ? step.replacement : "\u2581";
-        rewrites.push((token) => token.replaceAll(replacement, " "));
+        rewrites.push(replace(step.replacement ?? "\u2581", " "));
         if (step.prepend_scheme !== "never") leadingSpaces = 1;
         break;
       }
@@ -75,11 +75,6 @@ export function pieces(decoder: Part | null): Pieces {
   return { bytes, added: bytes, leadingSpaces };
 }
 
-function flatten(part: Part, path: string): Part[] {
-  if (part.type !== "Sequence") return [part];
-  return list(part.decoders, `${path}.decoders`).flatMap((inner) => flatten(inner as Part, path));
-}
-
 function byteLevelBytes(token: string): Uint8Array {
   const bytes = new Uint8Array(token.length);
   for (let i = 0; i < token.length; i++) {
@@ -90,10 +85,14 @@ function byteLevelBytes(token: string): Uint8Array {
   return bytes;
 }
 
-function replace(step: Part): (token: string) => string {
-  const pattern = (step.pattern as { String?: unknown } | undefined)?.String;
-  const { content } = step;
-  if (typeof pattern !== "string" || typeof content !== "string")
+/** Replaces one text by another, both as they are written. */
+function replace(what: unknown, content: unknown): (token: string) => string {
+  if (typeof what !== "string" || what === "" || typeof content !== "string")
     throw bad("decoder", "Replace by a pattern is not supported");
-  return (token) => token.replaceAll(pattern, content);
+  return (token) => {
+    const parts = token.split(what);
+    const growth = (parts.length - 1) * (content.length - what.length);
+    if (token.length + growth > MAX_PIECE) throw grows("decoder");
+    return parts.join(content);
+  };
 }

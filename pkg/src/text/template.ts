@@ -7,7 +7,7 @@ import { brief } from "./brief.ts";
 import type { Guard, Rendered } from "./guard.ts";
 import { LINE_MARK, render, TemplateFailure } from "./jinja.ts";
 import { MAX_TEMPLATE, MAX_TEMPLATE_SPACE } from "./limits.ts";
-import type { FoundTemplate } from "./template_source.ts";
+import { type FoundTemplate, OPTION } from "./template_source.ts";
 import type { Tokenizer } from "./tokenizer.ts";
 
 export interface RenderOptions {
@@ -29,6 +29,7 @@ const BITNET_CHAT =
 export function openTemplate({ source, templates, suspect }: FoundTemplate, tokenizer: Tokenizer): ChatTemplate {
   const tokens = tokenizer.specialTokens;
   const own = new ChatTemplate(source, templates, tokens);
+  if (source === OPTION) own.compile();
   if (!suspect || !endsBeforeItBegins(own, tokenizer)) return own;
   const warning =
     `the ${source} of this file ends the text (${tokenizer.eos?.text}) right where the model should begin: ` +
@@ -128,6 +129,15 @@ export class ChatTemplate {
       this.#silent.set(key, silent);
     }
     return silent;
+  }
+
+  /** @throws {EngineError} `BadTemplate`; without it the first messages tell */
+  compile(): void {
+    try {
+      for (const name of Object.keys(this.#templates)) this.#program(name);
+    } catch (cause) {
+      throw this.#failure(cause);
+    }
   }
 
   render(messages: readonly ChatMessage[], options: RenderOptions = {}): string {

@@ -25,13 +25,16 @@ export interface FoundTemplate {
 }
 
 /** The template of a model, or null where it has none. */
+/** The source of a template that the caller gave. */
+export const OPTION = "the chatTemplate option";
+
 export function findTemplate({ override, file, config, gguf }: TemplateSources): FoundTemplate | null {
   const found = (source: string, templates: Record<string, string>, suspect = false) => ({
     source,
     templates,
     suspect,
   });
-  if (override && override !== "embedded") return found("the chatTemplate option", { default: override });
+  if (override && override !== "embedded") return found(OPTION, { default: override });
   if (file) return found("chat_template.jinja", { default: file });
   const listed = config?.chat_template;
   if (listed && !gguf) {

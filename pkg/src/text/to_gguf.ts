@@ -2,17 +2,10 @@
 
 import { EngineError } from "../types/errors.ts";
 import { BYTE, CONTROL, NORMAL, SPACE, UNKNOWN, UNUSED, USER_DEFINED } from "./from_gguf.ts";
-import { bad, preTokenizers } from "./library.ts";
+import { bad, preTokenizers, surroundings } from "./library.ts";
 import { MAX_VOCAB } from "./limits.ts";
 import { GPT2, PRE_TOKENIZERS, type PreTokenizer } from "./pretokenizers.ts";
-import {
-  type Bpe,
-  type Part,
-  surroundings,
-  type TokenizerConfig,
-  type TokenizerJson,
-  tokenContent,
-} from "./tokenizer_json.ts";
+import { type Bpe, type Part, type TokenizerConfig, type TokenizerJson, tokenContent } from "./tokenizer_json.ts";
 
 /** A metadata entry to write. Numbers are u32, arrays are of strings, f32 or i32. */
 export interface GgufEntry {

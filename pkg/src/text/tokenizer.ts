@@ -2,17 +2,11 @@
 
 import { EngineError } from "../types/errors.ts";
 import { Encoder } from "./encoder.ts";
-import { attempt, bad, build, type Pipeline } from "./library.ts";
+import { attempt, bad, build, type Pipeline, surroundings } from "./library.ts";
 import { MAX_TEXT } from "./limits.ts";
 import { type Pieces, pieces } from "./pieces.ts";
 import { TextStream } from "./stream.ts";
-import {
-  type AddedToken,
-  surroundings,
-  type TokenizerConfig,
-  type TokenizerJson,
-  tokenContent,
-} from "./tokenizer_json.ts";
+import { type AddedToken, type TokenizerConfig, type TokenizerJson, tokenContent } from "./tokenizer_json.ts";
 
 export interface EncodeOptions {
   addSpecial?: boolean;
@@ -67,7 +61,7 @@ export class Tokenizer {
   constructor(file: Partial<TokenizerJson>, config: TokenizerConfig | null, warnings: readonly string[] = []) {
     const json = { ...EMPTY, ...file } as TokenizerJson;
     this.#pieces = attempt("decoder", () => pieces(json.decoder));
-    const around = attempt("post_processor", () => surroundings(json.post_processor));
+    const around = surroundings(json.post_processor);
     if (!around) throw bad("post_processor", "is of a kind not supported");
     this.#pipeline = attempt("", () => build(json));
     this.#added = new Map(json.added_tokens.map((token) => [token.id, token]));

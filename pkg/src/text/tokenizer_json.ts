@@ -74,28 +74,3 @@ export function tokenContent(token: unknown): string | null {
   const content = (token as { content?: unknown } | null | undefined)?.content;
   return typeof content === "string" ? content : null;
 }
-
-/** The tokens that a post-processor puts before and after a text; null where it is of a kind not known here. */
-export function surroundings(part: Part | null): { before: string[]; after: string[] } | null {
-  if (part === null || part.type === "ByteLevel") return { before: [], after: [] };
-  if (part.type === "BertProcessing" || part.type === "RobertaProcessing") {
-    const [before, after] = [part.cls, part.sep].map((pair) => String((pair as readonly unknown[])[0]));
-    return { before: [before as string], after: [after as string] };
-  }
-  if (part.type === "Sequence" && Array.isArray(part.processors)) {
-    const all = { before: [] as string[], after: [] as string[] };
-    for (const inner of part.processors) {
-      const one = surroundings(inner as Part);
-      if (!one) return null;
-      all.before.unshift(...one.before);
-      all.after.push(...one.after);
-    }
-    return all;
-  }
-  if (part.type !== "TemplateProcessing" || !Array.isArray(part.single)) return null;
-  const items = part.single as { SpecialToken?: { id: string }; Sequence?: unknown }[];
-  const text = items.findIndex((item) => item.Sequence !== undefined);
-  if (text < 0) return null;
-  const names = (some: typeof items) => some.map((item) => item.SpecialToken?.id ?? "");
-  return { before: names(items.slice(0, text)), after: names(items.slice(text + 1)) };
-}

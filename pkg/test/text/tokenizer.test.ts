@@ -135,6 +135,13 @@ function everyPiece(text: string): Part {
   return { type: "BPE", vocab, merges: [], ignore_merges: true };
 }
 
+/** A Sequence within a Sequence, deeper than calls may be. */
+function nested(key: string): Record<string, unknown> {
+  let part: Record<string, unknown> = { type: "Unheard" };
+  for (let depth = 0; depth < 20_000; depth++) part = { type: "Sequence", [key]: [part] };
+  return part;
+}
+
 test("a bad tokenizer.json is a typed error that names the part", () => {
   const { json, config } = tokenizerFiles("tiny_smollm");
   const bad: [Record<string, unknown> | null, string][] = [
@@ -146,7 +153,9 @@ test("a bad tokenizer.json is a typed error that names the part", () => {
     [{ ...json, model: { ...json.model, vocab: { a: "1" } } }, "model.vocab"],
     [{ ...json, model: { ...json.model, vocab: { ["a".repeat(5000)]: 1 } } }, "model.vocab"],
     [{ ...json, model: { ...json.model, merges: "a b" } }, "model.merges"],
-    [{ ...json, model: { ...json.model, merges: [7] } }, ""],
+    [{ ...json, model: { ...json.model, merges: [7] } }, "model.merges"],
+    [{ ...json, model: { ...json.model, merges: ["a b c"] } }, "model.merges"],
+    [{ ...json, model: { ...json.model, merges: [["a", "b"], "c d"] } }, "model.merges"],
     [{ ...json, model: { ...json.model, end_of_word_suffix: "</w>" } }, "model.end_of_word_suffix"],
     [{ ...json, added_tokens: [{ id: -4, content: "x" }] }, "added_tokens"],
     [{ ...json, added_tokens: "x" }, "added_tokens"],
@@ -156,13 +165,26 @@ test("a bad tokenizer.json is a typed error that names the part", () => {
       { ...json, pre_tokenizer: { type: "Split", pattern: { Regex: "a" }, behavior: "MergedWithNext" } },
       "pre_tokenizer.behavior",
     ],
-    [{ ...json, pre_tokenizer: 5 }, "pre_tokenizer.type"],
+    [{ ...json, pre_tokenizer: 5 }, "pre_tokenizer"],
+    [{ ...json, pre_tokenizer: nested("pretokenizers") }, "pre_tokenizer"],
+    [{ ...json, pre_tokenizer: { type: "Metaspace", replacement: "__", split: false } }, "pre_tokenizer.replacement"],
     [{ ...json, normalizer: { type: "Unheard" } }, ""],
+    [{ ...json, normalizer: { type: "Sequence", normalizers: [null] } }, "normalizer"],
+    [{ ...json, normalizer: nested("normalizers") }, "normalizer"],
+    [{ ...json, normalizer: { type: "Prepend", prepend: null } }, "normalizer.prepend"],
+    [{ ...json, normalizer: { type: "Replace", pattern: { String: "e" }, content: {} } }, "normalizer.content"],
     [{ ...json, decoder: null }, "decoder"],
     [{ ...json, decoder: { type: "WordPiece" } }, "decoder.type"],
     [{ ...json, decoder: { type: "Sequence", decoders: 3 } }, "decoder.decoders"],
+    [{ ...json, decoder: { type: "Sequence", decoders: [null] } }, "decoder"],
+    [{ ...json, decoder: { type: "Replace", pattern: { String: "" }, content: "x" } }, "decoder"],
+    [{ ...json, decoder: nested("decoders") }, "decoder"],
     [{ ...json, post_processor: { type: "Unheard" } }, "post_processor"],
     [{ ...json, post_processor: { type: "BertProcessing" } }, "post_processor"],
+    [{ ...json, post_processor: nested("processors") }, "post_processor"],
+    [{ ...json, post_processor: { type: "TemplateProcessing", single: [null] } }, "post_processor"],
+    [{ ...json, model: { type: "Unigram", vocab: [null] }, decoder: { type: "Fuse" } }, "model.vocab"],
+    [{ ...json, model: { type: "Unigram", vocab: [["a", 0]], unk_id: 7 }, decoder: { type: "Fuse" } }, "model.unk_id"],
     [
       {
         ...json,
