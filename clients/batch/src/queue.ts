@@ -44,6 +44,10 @@ const STALLS = 1_000_000;
 export const hopeless = (message: string): Error => new UnrecoverableError(message);
 export const isHopeless = (error: unknown): boolean => error instanceof UnrecoverableError;
 
+interface Selecting {
+  select(database: number): Promise<unknown>;
+}
+
 export const queueName = (identity: string): string => `ternlight-${identity}`;
 export const chunkId = ({ job, chunk, line }: ChunkJob): string =>
   `${job}-${chunk}${line === undefined ? "" : `-${line}`}`;
@@ -66,14 +70,21 @@ export async function openQueue(url: string, identity: string | null): Promise<C
   const [options, backend] = reach(url, false);
   const settings = { ...options, ...(identity === null ? { skipMetasUpdate: true } : {}) };
   const queue = new Queue(queueName(identity ?? "none"), settings as never, backend as never);
-  // What fails is told by the call that meets it.
-  queue.on("error", () => {});
+  // What fails is told by the call that meets it, or by why there is no answer.
+  let failure: Error | undefined;
+  queue.on("error", (error) => {
+    failure ??= error;
+  });
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error(`no answer in ${READY_MS / 1000} s`)), READY_MS);
+    const why = () => (failure ? `: ${failure.message || (failure as NodeJS.ErrnoException).code}` : "");
+    timer = setTimeout(() => reject(new Error(`no answer in ${READY_MS / 1000} s${why()}`)), READY_MS);
   });
   try {
     await Promise.race([queue.waitUntilReady(), late]);
+    // Redis goes on with its first database where it refuses another.
+    const database = isPostgres(url) ? "" : new URL(url).pathname.slice(1);
+    if (database !== "") await ((await queue.getBackend().client) as unknown as Selecting).select(Number(database));
   } catch (cause) {
     void queue.close().catch(() => {});
     const message = `${shownUrl(url)} is no queue that answers: ${(cause as Error).message}`;

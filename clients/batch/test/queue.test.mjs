@@ -296,6 +296,14 @@ test("a queue that is none, or does not answer, is told without its password", a
   assert.equal(shownUrl("postgres://user:12%2Fsecret@host/db?sslmode=require"), "postgres://host/db");
 });
 
+test("a database that Redis does not have is refused, and a refused connection told", redis, async (context) => {
+  const { queue: url } = await place(context, "redis");
+  const queue = await openQueue(`${url}/15`, "x");
+  await queue.close();
+  await assert.rejects(openQueue(`${url}/99`, "x"), /DB index/);
+  await assert.rejects(openQueue("redis://127.0.0.1:1", "x"), /ECONNREFUSED/);
+});
+
 test("a queue in Redis needs a folder", async () => {
   await assert.rejects(status({ queue: "redis://127.0.0.1:1" }), {
     code: "InvalidArgument",

@@ -1,9 +1,11 @@
 /** Batches on many machines: the commands around a queue. What they do is in the package @ternlight/batch. */
 
+import { access } from "node:fs/promises";
 import type { Answerer } from "../batch/answerer.ts";
 import { openInput } from "../batch/input.ts";
 import { begun, readRows } from "../batch/rows.ts";
 import { batchFlags } from "../options/table/batch.ts";
+import { EngineError } from "../types/errors.ts";
 import type { LoadOptions } from "../types/index.ts";
 import type { Args } from "./args.ts";
 import { ofAttached } from "./batch_attached.ts";
@@ -169,6 +171,15 @@ export const batchStatus: Command = {
       await stopped(terminal);
       return metrics.close();
     }
+    if (place.folder !== undefined)
+      await access(place.folder).catch((cause) => {
+        throw new EngineError(
+          "NotFound",
+          `--folder: ${cause.message}`,
+          { option: "--folder", file: place.folder! },
+          { cause },
+        );
+      });
     const jobs = await status(place, args.operands[0]);
     await terminal.warn(jobs.flatMap(({ unserved }) => unserved ?? []));
     if (terminal.json) return terminal.printJson({ jobs });
@@ -193,7 +204,8 @@ export const batchStatus: Command = {
 export const batchCancel: Command = {
   name: "batch cancel",
   async run(args, terminal) {
-    const { id, state } = await (await library()).cancel(placeOf(args), args.operands[0]!);
+    const place = placeOf(args);
+    const { id, state } = await (await library()).cancel(place, args.operands[0]!);
     if (terminal.json) return terminal.printJson({ job: id, state });
     const said =
       state === "done" ? "has all of its answers: nothing is cancelled" : "is cancelled; batch retry lets it go on";
@@ -205,7 +217,8 @@ export const batchRetry: Command = {
   name: "batch retry",
   async run(args, terminal) {
     const job = args.operands[0]!;
-    const chunks = await (await library()).retry(placeOf(args), job);
+    const place = placeOf(args);
+    const chunks = await (await library()).retry(place, job);
     if (terminal.json) return terminal.printJson({ job, chunks });
     await terminal.print(`${plural(chunks, "chunk")} of ${job} added to the queue\n`);
   },
@@ -215,7 +228,8 @@ export const batchDrain: Command = {
   name: "batch drain",
   async run(args, terminal) {
     const { off = false } = args.own<{ off?: boolean }>("drainFlags");
-    const queues = await (await library()).drain(placeOf(args), { off });
+    const place = placeOf(args);
+    const queues = await (await library()).drain(place, { off });
     if (terminal.json) return terminal.printJson({ queues, drained: !off });
     await terminal.print(`${plural(queues, "queue")}: workers ${off ? "take chunks again" : "take no more chunks"}\n`);
   },
