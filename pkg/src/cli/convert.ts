@@ -9,7 +9,7 @@ import { bytes, plural } from "./format.ts";
 import { loadOptions } from "./model.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
-import { withSpec } from "./tools.ts";
+import { checkOutput, withSpec } from "./tools.ts";
 import type { Command } from "./usage.ts";
 
 interface Chosen {
@@ -42,7 +42,9 @@ export const convert: Command = {
       });
     const out = args.operands[1]!;
     if (out === STANDARD) return toOutput(work, terminal);
-    const converted = await work(target(out));
+    const file = target(out);
+    await checkOutput(args, file, force, "OUT.gguf");
+    const converted = await work(file);
     await terminal.warn(converted.warnings);
     if (terminal.json) await terminal.printJson(converted);
     else await terminal.print(`${summary(converted)}\n`);

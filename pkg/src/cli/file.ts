@@ -1,4 +1,4 @@
-import { readFile, writeFile } from "node:fs/promises";
+import { open, readFile, stat, writeFile } from "node:fs/promises";
 import { EngineError } from "../types/errors.ts";
 
 /** Reads a small text file that a flag or an operand names. */
@@ -8,11 +8,38 @@ export async function readText(file: string): Promise<string> {
   });
 }
 
-/** Writes a small text into the file that a flag names. */
-export async function writeText(option: string, file: string, text: string): Promise<void> {
+/** How long the beginning is that files of a kind share. */
+const BEGINNING = 8;
+
+/**
+ * Writes a small text into the file that a flag names. It may replace an earlier one of its kind, by default one that begins alike, and
+ * nothing else.
+ */
+export async function writeText(
+  option: string,
+  file: string,
+  text: string,
+  replaces: () => Promise<boolean> = async () => (await beginning(file)) === text.slice(0, BEGINNING),
+): Promise<void> {
+  const found = await stat(file).catch(() => null);
+  if (found?.isFile() && found.size > 0 && !(await replaces().catch(() => false)))
+    throw new EngineError("Exists", `${option}: ${file} is no such file of an earlier run: give another name`, {
+      option,
+      file,
+    });
   await writeFile(file, text).catch((cause) => {
     throw unwritable(option, file, cause);
   });
+}
+
+async function beginning(file: string): Promise<string> {
+  const handle = await open(file);
+  try {
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(BEGINNING), 0, BEGINNING, 0);
+    return buffer.toString("latin1", 0, bytesRead);
+  } finally {
+    await handle.close();
+  }
 }
 
 /** What a flag names cannot be written. */

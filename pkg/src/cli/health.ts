@@ -37,7 +37,10 @@ export const health: Command = {
       await write(model, args, flags.maxTokens ?? rows.maxTokens.default, signal);
       const found = await model.health({ full: true, ...damage, signal });
       if (flags.calibrate !== undefined)
-        await writeText("--calibrate", flags.calibrate, `${JSON.stringify(found.calibrated, null, 2)}\n`);
+        await writeText("--calibrate", flags.calibrate, `${JSON.stringify(found.calibrated, null, 2)}\n`, async () => {
+          await readThresholds("--calibrate", flags.calibrate!);
+          return true;
+        });
       await show(found, terminal);
       if (found.state === "alert") terminal.status = 1;
     });

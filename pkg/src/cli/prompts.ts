@@ -155,11 +155,14 @@ class Answers {
       const file = await open(name, "a+");
       // A pipe or a device has no earlier run's lines.
       if (!(await file.stat()).isFile()) return new Answers(name, file, 0, terminal);
-      const { lines, bytes } = await wholeLines(file);
+      const { lines, bytes } = await wholeLines(file, name).catch(async (error) => {
+        await file.close();
+        throw error;
+      });
       await file.truncate(bytes);
       return new Answers(name, file, lines, terminal);
     } catch (cause) {
-      throw unwritable("--out", name, cause);
+      throw cause instanceof EngineError ? cause : unwritable("--out", name, cause);
     }
   }
 
@@ -179,19 +182,34 @@ class Answers {
 const LINE_FEED = 10;
 const CHUNK = 1 << 16;
 
-async function wholeLines(file: FileHandle): Promise<{ lines: number; bytes: number }> {
+/** The answers of an earlier run, and their bytes. A file that holds anything else is somebody's, and stays as it is. */
+async function wholeLines(file: FileHandle, name: string): Promise<{ lines: number; bytes: number }> {
   const buffer = Buffer.alloc(CHUNK);
-  let [lines, bytes] = [0, 0];
+  let [lines, bytes, begun] = [0, 0, ""];
+  const begins = () => `{"index":${lines},`;
+  const check = (fits: boolean) => {
+    if (fits) return;
+    const expected = `line ${lines + 1} to begin with ${begins()}`;
+    const message = `--out: ${name} holds something else than answers of an earlier run: expected ${expected}`;
+    throw new EngineError("Exists", message, { option: "--out", file: name, expected, found: begun });
+  };
   for (let at = 0; ; ) {
     const { bytesRead } = await file.read(buffer, 0, CHUNK, at);
-    if (bytesRead === 0) return { lines, bytes };
+    if (bytesRead === 0) break;
     for (let i = 0; i < bytesRead; i++) {
-      if (buffer[i] !== LINE_FEED) continue;
+      if (buffer[i] !== LINE_FEED) {
+        if (begun.length < begins().length) begun += String.fromCharCode(buffer[i]!);
+        continue;
+      }
+      check(begun === begins());
       lines++;
       bytes = at + i + 1;
+      begun = "";
     }
     at += bytesRead;
   }
+  check(begins().startsWith(begun));
+  return { lines, bytes };
 }
 
 /** Refuses what does not go with a file of prompts. */

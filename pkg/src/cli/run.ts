@@ -69,6 +69,7 @@ async function checkPlace(file: string): Promise<void> {
   if (file === "") throw new UsageError("--session must be a file's name, which is not empty", { option: "--session" });
   const found = await stat(file).catch(() => null);
   if (found?.isDirectory()) throw unwritable(file, new Error("it is a folder"));
+  if (found && !found.isFile()) throw unwritable(file, new Error("it is no regular file"));
   try {
     NewFile.create(file).discard();
   } catch (cause) {

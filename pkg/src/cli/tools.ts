@@ -100,13 +100,13 @@ export async function outputOf(args: Args, force = false): Promise<string> {
 }
 
 /** Refuses the model's own files too: behind them, before and after would be the same. */
-export async function checkOutput(args: Args, out: string, force: boolean): Promise<void> {
+export async function checkOutput(args: Args, out: string, force: boolean, option = "--output"): Promise<void> {
   const spec = toSpec(source(args), { base: null, toPath });
   const own = spec.kind === "path" ? await filesOf(spec.path) : [];
   const look = (file: string) => stat(file, { bigint: true }).catch(() => null);
   const [target, ...files] = await Promise.all([out, ...own].map(look));
   if (target && files.some((file) => file?.ino === target.ino && file.dev === target.dev)) {
-    throw new UsageError(`--output ${out} is the model itself: give the new file another name`, { option: "--output" });
+    throw new UsageError(`${option} ${out} is the model itself: give the new file another name`, { option });
   }
   await checkTarget(out, force);
 }

@@ -13,6 +13,7 @@ export async function writeAt(file: NewFile, bytes: Uint8Array, position: number
 export async function checkTarget(out: string, force: boolean): Promise<void> {
   const found = await stat(out).catch(() => null);
   if (found?.isDirectory()) throw new EngineError("InvalidArgument", `${out} is a folder`, { file: out });
+  if (found && !found.isFile()) throw new EngineError("InvalidArgument", `${out} is no regular file`, { file: out });
   if (found && !force) throw new EngineError("Exists", `${out} exists; --force replaces it`, { file: out });
 }
 

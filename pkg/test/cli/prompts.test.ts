@@ -5,6 +5,7 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
+import { writeText } from "../../src/cli/file.ts";
 import { DEMO, done, failure, json, ternlight } from "./support/ternlight.ts";
 
 async function folder(context: TestContext): Promise<string> {
@@ -121,6 +122,48 @@ test("what does not go with a file of prompts is refused", async (context) => {
   const { status, stderr } = await ternlight("run", DEMO, "--prompts", input);
   assert.equal(status, 1);
   assert.match(stderr, /NotFound: --prompts: ENOENT/);
+});
+
+test("a file that holds something else is left as it is", async (context) => {
+  const at = await folder(context);
+  const [input, out] = [path.join(at, "in.jsonl"), path.join(at, "out.jsonl")];
+  await writeFile(input, '"Once upon a time"\n');
+  for (const text of [
+    "my notes, line one\nand two",
+    "{}\n",
+    '{"index":1,"text":""}\n',
+    '{"index":0,"text":""}\n[1]\n',
+    "x",
+  ]) {
+    await writeFile(out, text);
+    const { status, stderr } = await ternlight("run", DEMO, ...flags, "--prompts", input, "--out", out);
+    assert.equal(status, 1, text);
+    assert.match(stderr, /Exists: --out: .*something else than answers of an earlier run/);
+    assert.equal(await readFile(out, "utf8"), text);
+  }
+  const own = await ternlight("run", DEMO, ...flags, "--prompts", input, "--out", input);
+  assert.equal(own.status, 1);
+  assert.equal(await readFile(input, "utf8"), '"Once upon a time"\n');
+});
+
+test("small files of a command replace those of its kind alone", async (context) => {
+  const file = path.join(await folder(context), "x");
+  await writeText("--csv", file, "rate,users\n1,2\n");
+  await writeText("--csv", file, "rate,users\n3,4\n");
+  assert.equal(await readFile(file, "utf8"), "rate,users\n3,4\n");
+  await assert.rejects(writeText("--plot", file, "<svg></svg>"), { code: "Exists" });
+  await assert.rejects(
+    writeText("--calibrate", file, "{}", async () => JSON.parse("{")),
+    { code: "Exists" },
+  );
+  assert.equal(await readFile(file, "utf8"), "rate,users\n3,4\n");
+  await writeText("--csv", "/dev/null", "a,b");
+});
+
+test("a session is kept in a regular file alone", async () => {
+  const { status, stderr } = await ternlight("run", DEMO, "-p", "a", "-n", "1", "--session", "/dev/zero");
+  assert.equal(status, 1);
+  assert.match(stderr, /no regular file/);
 });
 
 test("prompts that cannot be read and answers that cannot be written end the run with the reason", async (context) => {

@@ -1,7 +1,7 @@
 /** What a conversion leaves on the disk, and what it takes of the memory. */
 
 import assert from "node:assert/strict";
-import type { ChildProcess } from "node:child_process";
+import { type ChildProcess, execFileSync } from "node:child_process";
 import { open, readdir, readFile, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
@@ -133,6 +133,11 @@ test("a file is replaced only if asked, and kept until the new one is whole", as
   if (process.platform !== "win32") assert.equal((await stat(out)).mode & 0o777, mode, "as any new file");
   assert.deepEqual(await readdir(into), ["x.gguf"]);
   assert.equal((await failure(1, "convert", source, into)).code, "InvalidArgument");
+  assert.match((await failure(2, "convert", out, out, "--force")).message, /is the model itself/);
+  const device = path.join(into, "pipe");
+  execFileSync("mkfifo", [device]);
+  assert.match((await failure(1, "convert", source, device, "--force")).message, /no regular file/);
+  assert.ok((await stat(device)).isFIFO());
   const nowhere = await failure(1, "convert", source, path.join(into, "no", "x.gguf"));
   assert.equal(nowhere.code, "Unwritable");
 });
