@@ -2,6 +2,7 @@
 
 use crate::common;
 
+use common::craft::Safetensors;
 use common::lora::Lora;
 use common::models::{ARCHITECTURES, Architecture, Coded, Made, VOCAB, dense_values, floats};
 use common::{
@@ -97,6 +98,23 @@ fn adapters_say_what_merged_weights_say() {
             assert!(off.max < 2e-3 && off.one_minus_cosine < 1e-9, "{} {peft}: {off:?}", architecture.gguf);
         }
     }
+}
+
+/// As PEFT saves an adapter of the head: what it was made for beside it.
+#[test]
+fn the_head_that_an_adapter_was_made_for_is_left_out() {
+    let lora = Lora::new(&mut Rng::new(13), &["attn_q"], 4, 6.0);
+    let base = made(ARCHITECTURES[4]).values(true);
+    let found = |peft: Safetensors| {
+        let mut engine = base.engine(Options::default(), Team::solo()).unwrap();
+        let adapter = load(&mut engine, &peft.files()).unwrap();
+        adapted(&mut engine, &[1, 2, 3], &[(adapter, 1.0)]).unwrap()
+    };
+    let mut with_head = lora.peft();
+    let mut head = with_head.tensors[0].clone();
+    head.name = "base_model.model.lm_head.base_layer.weight".to_owned();
+    with_head.tensors.push(head);
+    assert_eq!(found(with_head), found(lora.peft()));
 }
 
 #[test]

@@ -449,19 +449,16 @@ fn poison(file: Gguf, name: &str, bytes: &[u8]) -> Gguf {
 /// As llama.cpp reads it.
 #[test]
 fn a_factor_without_a_type_scales_linearly() {
-    let logits_of = |file: Gguf| {
-        logits(&mut file.files().engine(Options::default(), Team::solo()).unwrap(), &[1, 2, 3, 4, 5, 6], false).unwrap()
-    };
-    let factor = |file: Gguf, key| file.set(key, float(4.0));
-    let plain = logits_of(Gguf::llama());
-    let typed = Gguf::llama().set("llama.rope.scaling.type", text("linear"));
-    let expected = logits_of(factor(typed, "llama.rope.scaling.factor"));
-    assert_ne!(expected, plain);
-    assert_eq!(logits_of(factor(Gguf::llama(), "llama.rope.scaling.factor")), expected);
-    assert_eq!(logits_of(factor(Gguf::llama(), "llama.rope.scale_linear")), expected);
-    let off = Gguf::llama().set("llama.rope.scaling.type", text("none"));
-    assert_eq!(logits_of(factor(off, "llama.rope.scaling.factor")), plain);
-    assert_eq!(logits_of(Gguf::llama().set("llama.rope.scaling.factor", float(0.0))), plain);
+    let rope = |file: Gguf| file.files().plan(Options::default()).unwrap().config.rope;
+    let factor = |file: Gguf, key| rope(file.set(key, float(4.0)));
+    let plain = rope(Gguf::llama());
+    let typed = |kind| Gguf::llama().set("llama.rope.scaling.type", text(kind));
+    let linear = factor(typed("linear"), "llama.rope.scaling.factor");
+    assert_ne!(linear, plain);
+    assert_eq!(factor(Gguf::llama(), "llama.rope.scaling.factor"), linear);
+    assert_eq!(factor(Gguf::llama(), "llama.rope.scale_linear"), linear);
+    assert_eq!(factor(typed("none"), "llama.rope.scaling.factor"), plain);
+    assert_eq!(rope(Gguf::llama().set("llama.rope.scaling.factor", float(0.0))), plain);
 }
 
 #[test]
