@@ -7,7 +7,7 @@ export function summary(info, note) {
 }
 
 export function showEngine(list, info) {
-  const { weights, kv, scratch } = info.memory;
+  const { weights, kv, states, scratch } = info.memory;
   fill(list, [
     ["Build", `${info.flavour}, ${info.dotProduct}`],
     [
@@ -15,7 +15,7 @@ export function showEngine(list, info) {
       integer(info.threads),
       info.threadsReason && `${info.threads === 1 ? "One" : "No more"}, because ${info.threadsReason}`,
     ],
-    ["Memory", size(info.memoryBytes), `${size(weights)} weights, ${size(kv)} cache, ${size(scratch)} scratch`],
+    ["Memory", size(info.memoryBytes), `${size(weights)} weights, ${size(kv + states)} cache, ${size(scratch)} scratch`],
   ]);
 }
 

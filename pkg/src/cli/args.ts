@@ -161,6 +161,12 @@ export class Args {
   }
 }
 
+const ON = /^(1|true|on|yes)$/i;
+
+/** A switch that is needed before its command is known, from the arguments or from the environment. */
+export const isOn = (name: string, argv: readonly string[]): boolean =>
+  argv.includes(`--${name}`) || ON.test(process.env[`TERNLIGHT_${name.toUpperCase()}`] ?? "");
+
 /**
  * The flags that the environment gives: texts, or 1 and 0 for switches. A flag that may be given several times has a text a line. A flag
  * that was written wins, also over the variable of one that it excludes.
@@ -176,12 +182,15 @@ function fromEnv(
   for (const row of rows) {
     const variable = variableOf(row);
     const value = env[variable];
+    // An empty key would open a server that was to have one.
+    if (value === "" && row.key === "apiKeys")
+      throw new UsageError(`${variable} is empty: give a key, or unset it`, { option: variable });
     if (value === undefined || value === "" || ANSWERS.includes(row.key) || excluded.includes(row.key)) continue;
     if (written.has(row)) continue;
     if (row.key === "port" && SERVICE_LINK.test(value)) continue;
     const { value: text, many } = row.option.flag!;
     if (text) given.set(row, many ? value.split("\n").filter((line) => line !== "") : [value]);
-    else if (/^(1|true|on|yes)$/i.test(value)) given.set(row, []);
+    else if (ON.test(value)) given.set(row, []);
     else if (!/^(0|false|off|no)$/i.test(value)) {
       const expected = "1 or 0";
       throw new UsageError(`${variable} must be ${expected}, not ${JSON.stringify(value)}`, {

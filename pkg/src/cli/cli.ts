@@ -1,9 +1,10 @@
 /** Runs the command that the arguments name, and returns its exit status. */
 
+import { writeSync } from "node:fs";
 import { usageLine } from "../options/commands.ts";
 import { EngineError } from "../types/errors.ts";
 import { canRun, deviceReport, recommend } from "./advise.ts";
-import { Args } from "./args.ts";
+import { Args, isOn } from "./args.ts";
 import { batch } from "./batch.ts";
 import { batchCancel, batchDrain, batchRetry, batchStatus, batchWorker } from "./batch_queue.ts";
 import { bench, benchCheck, benchDiff } from "./bench.ts";
@@ -44,10 +45,14 @@ const WRONG_USAGE = 2;
 const INTERRUPTED = 130;
 
 export async function cli(argv: readonly string[]): Promise<number> {
-  const terminal = new Terminal({ out: process.stdout, err: process.stderr, json: argv.includes("--json") });
+  const terminal = new Terminal({ out: process.stdout, err: process.stderr, json: isOn("json", argv) });
   process.on("SIGINT", () => (terminal.interrupted ? process.exit(INTERRUPTED) : terminal.interrupt()));
   // A reader that closes the pipe (`| head`) has all that it wants.
-  process.stdout.on("error", (error: NodeJS.ErrnoException) => process.exit(error.code === "EPIPE" ? DONE : FAILED));
+  process.stdout.on("error", (error: NodeJS.ErrnoException) => {
+    if (error.code === "EPIPE") process.exit(DONE);
+    writeSync(process.stderr.fd, `ternlight: standard output: ${error.message}\n`);
+    process.exit(FAILED);
+  });
   // Notes are not the result, so the work continues when nobody reads them any more.
   process.stderr.on("error", () => {});
 
@@ -70,7 +75,7 @@ export async function cli(argv: readonly string[]): Promise<number> {
     await terminal.note(terminal.interrupted ? "ternlight: interrupted" : `ternlight: ${code}: ${message}`);
     const hint = error instanceof EngineError && !terminal.interrupted ? hintOf(error, argv) : null;
     if (hint) await terminal.note(`hint: ${hint}`);
-    if (argv.includes("--debug")) await terminal.note(stack(error));
+    if (isOn("debug", argv)) await terminal.note(stack(error));
     return terminal.interrupted ? INTERRUPTED : FAILED;
   }
 }

@@ -74,6 +74,8 @@ function urlOf({ host, port, unix, tls }: Place): string {
 async function listenAt(place: Place, answer: Answer): Promise<Listener> {
   const listener = getRequestListener(async (request, { incoming }) => atOnce(await answer(request), incoming), {
     overrideGlobalObjects: false,
+    // HTTP/1.0 may name none, and probes of load balancers do not.
+    hostname: "localhost",
   });
   const limits: ServerOptions = {
     headersTimeout: HEADERS_MS,

@@ -31,11 +31,14 @@ export const serve: Command = {
       stop = resolve;
     });
     let stopping = false;
-    process.on("SIGTERM", () => {
-      if (stopping) process.exit(TERMINATED);
-      stopping = true;
-      stop();
-    });
+    // A terminal that closes hangs up.
+    for (const signal of ["SIGTERM", "SIGHUP"] as const) {
+      process.on(signal, () => {
+        if (stopping) process.exit(TERMINATED);
+        stopping = true;
+        stop();
+      });
+    }
     const listener = await listen(place, app.fetch);
     try {
       if (open) await terminal.warn([`anybody who reaches ${listener.url} may use it: --api-key asks for a key`]);
@@ -94,7 +97,12 @@ async function appOf(args: Args, place: Place, terminal: Terminal): Promise<{ ap
       ...(trusted ? { adapterSource: localPath } : {}),
       ...(log === "none"
         ? {}
-        : { onRequest: (record) => void terminal.note(log === "json" ? JSON.stringify(record) : line(record)) }),
+        : {
+            onRequest: (record) =>
+              void terminal.note(
+                log === "json" ? JSON.stringify({ time: new Date().toISOString(), ...record }) : line(record),
+              ),
+          }),
     },
     version(),
   );

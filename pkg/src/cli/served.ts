@@ -71,7 +71,7 @@ export function adaptersOf(args: Args): Record<string, string> {
 export async function keysOf(args: Args): Promise<string[]> {
   const files = args.texts("apiKeyFile").map(async (file) => {
     const text = await readOwn("--api-key-file", file);
-    return text.split("\n");
+    return text.split("\n").filter((line) => !line.startsWith("#"));
   });
   const given = [...args.texts("apiKeys"), ...(await Promise.all(files)).flat()];
   const keys = given.map((key) => key.trim()).filter((key) => key !== "");

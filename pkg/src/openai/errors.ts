@@ -19,9 +19,16 @@ export class ApiError extends Error {
   constructor(
     status: number,
     message: string,
-    more: { type?: string; param?: string | null; code?: string | null; headers?: Record<string, string> } = {},
+    more: {
+      type?: string;
+      param?: string | null;
+      code?: string | null;
+      headers?: Record<string, string>;
+      /** Goes to the log, and into no answer. */
+      cause?: unknown;
+    } = {},
   ) {
-    super(message);
+    super(message, more.cause === undefined ? {} : { cause: more.cause });
     this.status = status;
     this.type = more.type ?? typeOfStatus(status);
     this.param = more.param ?? null;

@@ -39,6 +39,11 @@ export const choice = (...values: string[]): Schema => ({ type: ["string", "null
 
 /** Stop texts of a request at most: each is looked for in every piece of the answer. */
 const MOST_STOPS = 64;
+/** Tokens whose logits a request may change. */
+const MOST_BIASES = 16_384;
+/** Messages of a chat, each of which takes four tokens at least, and its tools: more than a context holds costs the time of others. */
+export const MOST_MESSAGES = 16_384;
+export const MOST_TOOLS = 1024;
 
 const pair: Schema = {
   type: "array",
@@ -63,8 +68,13 @@ export const sampling: Readonly<Record<string, Schema>> = {
   },
   logit_bias: {
     anyOf: [
-      { type: "object", propertyNames: { pattern: "^[0-9]{1,9}$" }, additionalProperties: { type: "number" } },
-      { type: "array", items: pair },
+      {
+        type: "object",
+        maxProperties: MOST_BIASES,
+        propertyNames: { pattern: "^[0-9]{1,9}$" },
+        additionalProperties: { type: "number" },
+      },
+      { type: "array", maxItems: MOST_BIASES, items: pair },
       { type: "null" },
     ],
     description: "Token ids with what is added to their logits; also as a list of pairs, where false forbids a token.",

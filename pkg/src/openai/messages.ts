@@ -3,7 +3,18 @@
 import type { ChatMessage, ToolChoice } from "../types/index.ts";
 import type { Ask, ChatAsk } from "./ask.ts";
 import { faulty, invalid } from "./errors.ts";
-import { ignored, model, option, orNull, refused, text, textOrNull, texts } from "./fields.ts";
+import {
+  ignored,
+  MOST_MESSAGES,
+  MOST_TOOLS,
+  model,
+  option,
+  orNull,
+  refused,
+  text,
+  textOrNull,
+  texts,
+} from "./fields.ts";
 import { type Fields, limitOf } from "./sampling.ts";
 import { check, type Schema } from "./schema.ts";
 
@@ -23,6 +34,7 @@ const conversation: Readonly<Record<string, Schema>> = {
   messages: {
     type: "array",
     minItems: 1,
+    maxItems: MOST_MESSAGES,
     items: {
       type: "object",
       required: ["role", "content"],
@@ -42,6 +54,7 @@ const conversation: Readonly<Record<string, Schema>> = {
   system: orNull(told(textBlock)),
   tools: orNull({
     type: "array",
+    maxItems: MOST_TOOLS,
     items: {
       type: "object",
       required: ["name", "input_schema"],

@@ -4,7 +4,19 @@ import type { ChatMessage, GenerateOptions } from "../types/index.ts";
 import type { Ask, ChatAsk } from "./ask.ts";
 import { chatOf } from "./chat.ts";
 import { faulty, invalid } from "./errors.ts";
-import { choice, ignored, metadata, model, option, orNull, refused, text, textOrNull } from "./fields.ts";
+import {
+  choice,
+  ignored,
+  MOST_MESSAGES,
+  MOST_TOOLS,
+  metadata,
+  model,
+  option,
+  orNull,
+  refused,
+  text,
+  textOrNull,
+} from "./fields.ts";
 import { type Fields, limitOf, samplingOf } from "./sampling.ts";
 import { check, type Schema } from "./schema.ts";
 
@@ -34,7 +46,7 @@ export const responsesRequest: Schema = {
   required: ["model", "input"],
   properties: {
     model,
-    input: { anyOf: [text, { type: "array", minItems: 1, items: item }] },
+    input: { anyOf: [text, { type: "array", minItems: 1, maxItems: MOST_MESSAGES, items: item }] },
     instructions: { type: ["string", "null"] },
     max_output_tokens: { type: ["integer", "null"], minimum: 1 },
     temperature: option("temperature", { maximum: 2 }),
@@ -59,6 +71,7 @@ export const responsesRequest: Schema = {
     }),
     tools: orNull({
       type: "array",
+      maxItems: MOST_TOOLS,
       items: {
         type: "object",
         required: ["type", "name"],

@@ -19,6 +19,7 @@ export interface Schema {
   readonly maxLength?: number;
   readonly minItems?: number;
   readonly maxItems?: number;
+  readonly maxProperties?: number;
   readonly items?: Schema;
   /** The first items, each with a schema of its own. */
   readonly prefixItems?: readonly Schema[];
@@ -73,8 +74,11 @@ const within = ({ minimum = -Infinity, maximum = Infinity }: Schema, value: numb
 function checkItems(schema: Schema, value: readonly unknown[], at: string): Fault | null {
   const { items, prefixItems = [], minItems = 0, maxItems = Infinity } = schema;
   if (value.length < minItems || value.length > maxItems) {
-    const expected = maxItems === Infinity ? `at least ${minItems}` : `${minItems} to ${maxItems}`;
-    return { param: at, message: `${at} must have ${expected} items, not ${value.length}` };
+    const expected = value.length < minItems ? `at least ${minItems}` : `at most ${maxItems}`;
+    return {
+      param: at,
+      message: `${at} must have ${expected} ${expected.endsWith(" 1") ? "item" : "items"}, not ${value.length}`,
+    };
   }
   for (const [i, item] of value.entries()) {
     const own = prefixItems[i] ?? items;
@@ -85,11 +89,20 @@ function checkItems(schema: Schema, value: readonly unknown[], at: string): Faul
 }
 
 function checkFields(schema: Schema, value: Record<string, unknown>, at: string): Fault | null {
-  const { properties = {}, required = [], additionalProperties = true, propertyNames } = schema;
+  const {
+    properties = {},
+    required = [],
+    additionalProperties = true,
+    propertyNames,
+    maxProperties = Infinity,
+  } = schema;
   const place = (name: string) => (at === "" ? name : `${at}.${name}`);
   for (const name of required) {
     if (value[name] === undefined) return { param: place(name), message: `${place(name)} is missing` };
   }
+  const count = Object.keys(value).length;
+  if (count > maxProperties)
+    return { param: at, message: `${at} must have at most ${maxProperties} keys, not ${count}` };
   const pattern = propertyNames && new RegExp(propertyNames.pattern);
   for (const [name, field] of Object.entries(value)) {
     const known = Object.hasOwn(properties, name) ? properties[name]! : additionalProperties;

@@ -3,6 +3,7 @@
 import type { MiddlewareHandler } from "hono";
 import { cors } from "hono/cors";
 import { ApiError } from "../openai/errors.ts";
+import { wrong } from "../options/check.ts";
 import { type Env, OPEN } from "./env.ts";
 
 /** An address in a Host header: four numbers, or what stands in brackets. */
@@ -15,8 +16,9 @@ const ADDRESS = /^(\d{1,3}(\.\d{1,3}){3}|\[[\d:a-f.]+\])$/;
 export function hosts(allowed: readonly string[]): MiddlewareHandler<Env> {
   const names = new Set(allowed.map((name) => name.toLowerCase()));
   return async (c, next) => {
-    const host = (c.req.header("host") ?? "").toLowerCase().replace(/:\d*$/, "");
-    if (!names.has(host) && !ADDRESS.test(host)) {
+    // Pages always send one; probes of HTTP/1.0 do not.
+    const host = c.req.header("host")?.toLowerCase().replace(/:\d*$/, "");
+    if (host !== undefined && !names.has(host) && !ADDRESS.test(host)) {
       const shown = JSON.stringify(host.slice(0, 100));
       const message = `the server does not know the name ${shown}: --allowed-host (allowedHosts) adds one`;
       throw new ApiError(403, message, { code: "host_not_allowed" });
@@ -25,12 +27,19 @@ export function hosts(allowed: readonly string[]): MiddlewareHandler<Env> {
   };
 }
 
-export const origins = (allowed: readonly string[]): MiddlewareHandler<Env> =>
-  cors({
+export function origins(allowed: readonly string[]): MiddlewareHandler<Env> {
+  const wrongOne = allowed.find((origin) => origin !== "*" && !isOrigin(origin));
+  if (wrongOne !== undefined)
+    throw wrong("createApp", "cors", '"*" or origins such as https://example.org, without a path or a slash', wrongOne);
+  return cors({
     origin: allowed.includes("*") ? "*" : [...allowed],
     exposeHeaders: ["x-request-id", "retry-after", "retry-after-ms"],
     maxAge: 600,
   });
+}
+
+/** As browsers send it. Extensions have schemes of their own, whose origins URL does not tell. */
+const isOrigin = (text: string): boolean => /^[a-z][a-z0-9+.-]*:\/\/[^/?#]+$/.test(text) || text === "null";
 
 export function keys(given: readonly string[]): MiddlewareHandler<Env> {
   const digests = Promise.all(given.map(digest));

@@ -153,7 +153,8 @@ const records =
 function answerTo(c: AppContext, error: unknown): Response {
   const found = toApiError(error, null);
   const { record } = c.get("entry");
-  if (found.status >= 500 && !(error instanceof ApiError)) record.error ??= (error as Error).stack ?? String(error);
+  const inside = error instanceof ApiError ? error.cause : error;
+  if (found.status >= 500 && inside !== undefined) record.error ??= (inside as Error).stack ?? String(inside);
   const body = c.req.path.startsWith("/v1/messages") ? messageError(found) : found.body();
   return Response.json(body, { status: found.status, headers: found.headers });
 }

@@ -9,7 +9,18 @@ const BODY_MS = 30_000;
 /** Bytes that are still read of a body that is too large: a client that is cut off while it sends reads no answer. */
 const MOST_UNUSED = 64 * 2 ** 20;
 
+/** Bytes from which on a body is read in turn. */
+const LONG = 64 * 1024;
+
 const utf8 = new TextDecoder("utf-8", { fatal: true });
+
+let turn: Promise<void> = Promise.resolve();
+
+/** One long body at a time, with a breath between: what else the server is asked, it answers meanwhile. */
+function inTurn(): Promise<void> {
+  turn = turn.then(() => new Promise((resolve) => setTimeout(resolve)));
+  return turn;
+}
 
 export interface BodyLimits {
   maxBytes: number;
@@ -19,10 +30,14 @@ export interface BodyLimits {
 
 export async function readJson(request: Request, limits: BodyLimits): Promise<unknown> {
   const type = request.headers.get("content-type");
+  const encoding = request.headers.get("content-encoding") ?? "identity";
+  if (encoding !== "identity")
+    throw new ApiError(415, `the body must be sent as it is, not with the content-encoding ${encoding.slice(0, 100)}`);
   // A page of another origin may send other types without asking first; programs name none, or a form's.
   if (request.headers.has("origin") && !/^application\/([\w.+-]+\+)?json\s*(;|$)/i.test(type ?? ""))
     throw new ApiError(415, `the body must be application/json, not ${(type ?? "without a type").slice(0, 100)}`);
   const bytes = await readBytes(request, limits);
+  if (bytes.length > LONG) await inTurn();
   let text: string;
   try {
     text = utf8.decode(bytes);

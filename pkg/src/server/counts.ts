@@ -62,17 +62,20 @@ export class Counts {
   }
 }
 
+let startSeconds: number | undefined;
+
 /** Under the names that Prometheus' own clients have; nothing where the runtime does not tell. */
 function ofProcess(plain: (type: "counter" | "gauge", name: string, help: string, value: number) => Family): Family[] {
   const { process } = globalThis as {
     process?: { memoryUsage?: { rss?(): number }; cpuUsage?(): { user: number; system: number }; uptime?(): number };
   };
-  const [rss, cpu, uptime] = [process?.memoryUsage?.rss?.(), process?.cpuUsage?.(), process?.uptime?.()];
+  const [rss, cpu] = [process?.memoryUsage?.rss?.(), process?.cpuUsage?.()];
+  const uptime = process?.uptime?.();
+  // Once: it would tremble with the clock, and look like a restart.
+  if (uptime !== undefined) startSeconds ??= Math.round(1000 * (Date.now() / 1000 - uptime)) / 1000;
   return [
     ...(rss ? [plain("gauge", "process_resident_memory_bytes", "Resident memory.", rss)] : []),
     ...(cpu ? [plain("counter", "process_cpu_seconds_total", "Processor time.", (cpu.user + cpu.system) / 1e6)] : []),
-    ...(uptime
-      ? [plain("gauge", "process_start_time_seconds", "When the process started.", Date.now() / 1000 - uptime)]
-      : []),
+    ...(startSeconds ? [plain("gauge", "process_start_time_seconds", "When the process started.", startSeconds)] : []),
   ];
 }

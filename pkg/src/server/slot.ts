@@ -17,8 +17,9 @@ export interface Ready {
   fingerprint: string;
 }
 
-/** Milliseconds between two tries to replace a model. */
+/** Milliseconds to the next try to load a model that could not be loaded: each time twice as many, and so many at most. */
 const RETRY_MS = 5000;
+const MOST_RETRY_MS = 30_000;
 
 export class Slot {
   readonly name: string;
@@ -38,7 +39,10 @@ export class Slot {
   #before = false;
   #users = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  #failedAt = 0;
+  /** Why the last load failed, and the milliseconds from then to the next one. */
+  #failure: unknown;
+  #retryMs = 0;
+  readonly #wanted: Readonly<Record<string, ModelSource>>;
 
   /** @param wanted adapters that are loaded with the model, by name */
   constructor(
@@ -51,7 +55,8 @@ export class Slot {
     this.#once = typeof load !== "function";
     this.#load = typeof load === "function" ? load : async () => load;
     this.#idleMs = 1000 * idleSeconds;
-    this.#ready = this.#begin(wanted);
+    this.#wanted = wanted;
+    this.#ready = this.#begin();
   }
 
   /** Settles when the model is there, or when it cannot be. */
@@ -64,8 +69,7 @@ export class Slot {
     if (this.state === "loading" && !this.#before) throw this.unavailable();
     if (this.state === "closed")
       throw new ApiError(503, "the server is being stopped", { code: "stopping", headers: retryHeaders(1000) });
-    const again = this.state === "failed" && !this.#once && Date.now() - this.#failedAt > RETRY_MS;
-    if (this.state === "idle" || again) this.#ready = this.#begin();
+    if (this.state === "idle") this.#ready = this.#begin();
     if (this.state === "failed") throw this.unavailable();
     this.#users++;
     clearTimeout(this.#timer);
@@ -109,38 +113,52 @@ export class Slot {
     await this.#ready.then(({ model }) => model.close()).catch(() => {});
   }
 
-  #begin(wanted: Readonly<Record<string, ModelSource>> = {}): Promise<Ready> {
+  #begin(): Promise<Ready> {
     this.state = "loading";
     this.progress = null;
-    const ready = this.#run(wanted);
+    const ready = this.#run();
     // Who waits for it hears of the failure; without anybody it is no defect.
     ready.catch(() => {});
     return ready;
   }
 
-  async #run(wanted: Readonly<Record<string, ModelSource>>): Promise<Ready> {
+  async #run(): Promise<Ready> {
+    let model: Model | undefined;
     try {
       const onProgress = (progress: Progress) => {
         this.progress = progress;
       };
-      const model = await this.#load({ signal: this.#abort.signal, onProgress });
+      model = await this.#load({ signal: this.#abort.signal, onProgress });
       if (!isModel(model)) throw wrong("createApp", `models.${this.name}`, "a function that loads a model", model);
-      const adapters = [
-        ...Object.entries(wanted),
-        ...[...this.adapters].map(([name, { source }]) => [name, source] as const),
-      ];
+      const adapters = new Map(Object.entries(this.#before ? {} : this.#wanted));
+      for (const [name, { source }] of this.adapters) adapters.set(name, source);
       for (const [name, source] of adapters) await this.#add(model, name, source);
       const fingerprint = await fingerprintOf(model);
       if (this.state !== "closed") this.state = "ready";
       this.#before = true;
+      this.#retryMs = 0;
       this.#rest();
       void model.lost?.then(() => this.#lost());
       return { model, tokens: new TokenTexts(model), fingerprint };
     } catch (error) {
-      if (this.state !== "closed") this.state = "failed";
-      this.#failedAt = Date.now();
+      this.#failure = error;
+      // What could not be used takes no memory from the next try.
+      if (!this.#once) await Promise.resolve(model?.close?.()).catch(() => {});
+      if (this.state !== "closed") this.#fail();
       throw error;
     }
+  }
+
+  /** Tries again in a while, whether anybody asks or not: a server that is not ready is asked for nothing. */
+  #fail(): void {
+    this.state = "failed";
+    if (this.#once) return;
+    this.#retryMs = Math.min(2 * this.#retryMs || RETRY_MS, MOST_RETRY_MS);
+    clearTimeout(this.#timer);
+    this.#timer = setTimeout(() => {
+      if (this.state === "failed") this.#ready = this.#begin();
+    }, this.#retryMs);
+    (this.#timer as { unref?(): void }).unref?.();
   }
 
   async #add(model: Model, name: string, source: ModelSource): Promise<AdapterInfo> {
@@ -189,7 +207,8 @@ export class Slot {
     if (this.state === "failed")
       return new ApiError(503, `the model ${this.name} could not be loaded`, {
         code: "load_failed",
-        headers: retryHeaders(RETRY_MS),
+        headers: retryHeaders(this.#retryMs),
+        cause: this.#failure,
       });
     if (this.state === "idle")
       return new ApiError(503, `the model ${this.name} is unloaded while nobody asks it; its next request loads it`, {

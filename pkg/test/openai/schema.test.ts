@@ -30,7 +30,7 @@ test("a fault names its field as OpenAI's errors do", () => {
       /must be "text", not "image_url"/,
     ],
     [chat({ messages: [{ role: "tool", content: "x" }] }), "messages[0].tool_call_id", /missing/],
-    [chat({ stop: Array(65).fill("a") }), "stop", /0 to 64 items, not 65/],
+    [chat({ stop: Array(65).fill("a") }), "stop", /at most 64 items, not 65/],
     [chat({ n: 0 }), "n", /from 1 to 128, not 0/],
     [chat({ logit_bias: { x: 1 } }), "logit_bias", /"x"/],
     [chat({ response_format: { type: "xml" } }), "response_format.type", /"text" or "json_object" or "json_schema"/],

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createApp } from "ternlight/server";
+import { createApp, type RequestRecord } from "ternlight/server";
 import { toApiError } from "../../src/openai/errors.ts";
 import { EngineError } from "../../src/types/errors.ts";
 import { asked, body, error, loader, parseEvents, served } from "./support/app.ts";
@@ -263,6 +263,51 @@ test("while a model loads, and when it cannot be loaded, requests are a 503", as
   const failed = await error(refused, 503);
   assert.equal(failed.code, "load_failed");
   assert.ok(!JSON.stringify(failed).includes("secret"));
+});
+
+test("a model that could not be loaded is tried again by itself, and the log says why", async (context) => {
+  context.mock.timers.enable({ apis: ["setTimeout"] });
+  let broken = true;
+  const records: RequestRecord[] = [];
+  const app = asked(
+    createApp({
+      models: { demo: (more) => (broken ? Promise.reject(new Error("no such disk")) : loader()(more)) },
+      onRequest: (record) => records.push(record),
+    }),
+  );
+  context.after(() => app.close());
+  await assert.rejects(app.ready, /disk/);
+  await error(app.post("/v1/completions", ask), 503);
+  assert.match(records.at(-1)!.error!, /no such disk/);
+  // The second try fails, too, and the third comes twice as late.
+  context.mock.timers.tick(5000);
+  await new Promise((resolve) => setImmediate(resolve));
+  const refused = await app.post("/v1/completions", ask);
+  assert.deepEqual([refused.status, refused.headers.get("retry-after")], [503, "10"]);
+  broken = false;
+  context.mock.timers.tick(10_000);
+  context.mock.timers.reset();
+  while ((await app.get("/readyz")).status === 503) await new Promise((resolve) => setTimeout(resolve, 20));
+  assert.equal((await app.post("/v1/completions", ask)).status, 200);
+});
+
+test("bodies of very many parts are refused by their number, and encoded ones by their encoding", async (context) => {
+  const app = await served(context);
+  const chat = (more: object) => app.post("/v1/chat/completions", { model: "demo", ...more });
+  const messages = Array(16_385).fill({ role: "user", content: "a" });
+  assert.match((await error(chat({ messages }), 400)).message, /^messages must have at most 16384 items, not 16385/);
+  const few = messages.slice(0, 1);
+  const tools = Array(1025).fill({ type: "function", function: { name: "f" } });
+  assert.match((await error(chat({ messages: few, tools }), 400)).message, /^tools must have at most 1024 items/);
+  const logit_bias = Object.fromEntries(Array.from({ length: 16_385 }, (_, i) => [i, 1]));
+  assert.match(
+    (await error(chat({ messages: few, logit_bias }), 400)).message,
+    /logit_bias must have at most 16384 keys/,
+  );
+  const headers = { "content-encoding": "gzip" };
+  assert.match((await error(app.post("/v1/completions", ask, { headers }), 415)).message, /content-encoding gzip/);
+  const content = "a ".repeat(140_000);
+  assert.match((await error(app.post("/tokenize", { content }), 400)).message, /content may have 262144 characters/);
 });
 
 test("a lack of memory and a model that is closed are a 503 that says when to come again", () => {

@@ -62,7 +62,7 @@ test("requests are counted under ternlight's names", async (context) => {
   assert.equal(of("gap_seconds_count"), 22);
   // The server has asked the model what it is.
   assert.ok(of("queue_seconds_count") >= 2);
-  assert.equal(of("answer_tokens_sum"), 24);
+  assert.equal(of("request_answer_tokens_sum"), 24);
   assert.ok(of("step_seconds_count") >= 24);
   assert.deepEqual([of("requests_running"), of("queue_depth")], [0, 0]);
   assert.ok(of("kv_cache_tokens") > 0 && of("memory_bytes") > 1e6 && of("threads") === 1);
@@ -71,6 +71,18 @@ test("requests are counted under ternlight's names", async (context) => {
   assert.equal(sample(found, 'ternlight_http_requests_total{method="POST",path="/v1/completions",status="200"}'), 2);
   assert.equal(sample(found, 'ternlight_http_requests_total{method="GET",path="other",status="404"}'), 1);
   assert.equal(sample(found, 'ternlight_model_ready{model="demo"}'), 1);
+});
+
+test("every name is one of a family alone, and the start of the process stays", async (context) => {
+  const app = await served(context);
+  await body(app.post("/v1/completions", ask));
+  const accept = "application/openmetrics-text;version=1.0.0";
+  const [first, second] = [await text(app.get("/metrics", { headers: { accept } })), await text(app.get("/metrics"))];
+  const families = [...first.matchAll(/^# TYPE (\S+) /gm)].map(([, name]) => name);
+  assert.equal(new Set(families).size, families.length, families.join(" "));
+  await new Promise((resolve) => setTimeout(resolve, 30));
+  const third = await text(app.get("/metrics"));
+  assert.equal(sample(second, "process_start_time_seconds"), sample(third, "process_start_time_seconds"));
 });
 
 test("refusals of parts that were tried again are none of a client's, and the server's own are", async (context) => {

@@ -221,6 +221,7 @@ test("wrong flags and variables are told before anything is loaded", async (cont
     [[], { TERNLIGHT_MAX_REQUESTS: "-1" }, /TERNLIGHT_MAX_REQUESTS must be/],
     [["--max-requests", "-2"], { TERNLIGHT_MAX_REQUESTS: "5" }, /--max-requests must be .*, not -2/],
     [[], { TERNLIGHT_NO_REPACK: "maybe" }, /TERNLIGHT_NO_REPACK must be 1 or 0/],
+    [[], { TERNLIGHT_API_KEY: "" }, /TERNLIGHT_API_KEY is empty/],
   ];
   for (const [args, env, message] of wrong) {
     await assert.rejects(serve(context, args, { env }), (error: Error) => {
@@ -309,6 +310,40 @@ test("so it is on every address, as in a container, until there is a key", async
   const keyed = new URL((await serve(context, [...wide, "--api-key", "k"])).url);
   assert.equal(await addressed(keyed.port, "models.example", { authorization: "Bearer k" }), 200);
   assert.equal(await addressed(keyed.port, "models.example"), 401);
+});
+
+test("what is no origin is refused", async (context) => {
+  await assert.rejects(serve(context, ["--cors", "http://a.example/"]), /cors must be .*origins.*without a path/);
+});
+
+test("comments of a file of keys are none", async (context) => {
+  const folder = await mkdtemp(join(tmpdir(), "ternlight-keys-"));
+  const file = join(folder, "keys");
+  context.after(() => rm(folder, { recursive: true }));
+  await writeFile(file, "# team A\nabc\n");
+  const { url } = await serve(context, ["--api-key-file", file]);
+  const asked = async (key: string) =>
+    (await fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${key}` } })).status;
+  assert.deepEqual([await asked("abc"), await asked("# team A")], [200, 401]);
+});
+
+test("a terminal that hangs up lets the server end as SIGTERM does", async (context) => {
+  const server = await serve(context);
+  server.child.kill("SIGHUP");
+  assert.equal(await server.ended, 0, server.err());
+});
+
+test("a template that cannot be read ends it before it is ready", async (context) => {
+  await assert.rejects(serve(context, ["--chat-template", "{% bad"]), /BadTemplate/);
+});
+
+test("a probe of HTTP/1.0 names no host", async (context) => {
+  const { port } = new URL((await serve(context)).url);
+  const socket = connect(Number(port), "127.0.0.1");
+  socket.write("GET /readyz HTTP/1.0\r\n\r\n");
+  let answer = "";
+  for await (const part of socket) answer += part;
+  assert.match(answer, /^HTTP\/1\.[01] 200/);
 });
 
 test("a client of HTTP/1.0 gets a stream without chunks", async (context) => {

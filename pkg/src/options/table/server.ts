@@ -161,7 +161,7 @@ export const serveFlags = {
     kind: "texts",
     to: "command",
     flag: { value: "FILE", many: true },
-    help: "A file of further keys, one a line.",
+    help: "A file of further keys, one a line; lines that begin with # are comments.",
   },
   warmupRequests: {
     kind: "text",

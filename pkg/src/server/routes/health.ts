@@ -6,6 +6,9 @@ import type { Core } from "../core.ts";
 import type { App, AppContext } from "../env.ts";
 import { stopping } from "../models.ts";
 
+/** Milliseconds that a model may take to say how it is. */
+const HEALTH_MS = 300;
+
 export function healthRoutes(app: App, core: Core, version: string): void {
   const { models } = core;
   app.get("/livez", (c) => c.json({ status: "ok" }));
@@ -68,7 +71,7 @@ export function healthRoutes(app: App, core: Core, version: string): void {
 async function healthOf({ models }: Core): Promise<object> {
   const each = models.slots.map(async (slot) => {
     const ready = await slot.current();
-    const health = await ready?.model.health().catch(() => null);
+    const health = await Promise.race([ready?.model.health().catch(() => null), late()]);
     return health?.watched ? [[slot.name, health] as const] : [];
   });
   const all = (await Promise.all(each)).flat();
@@ -77,6 +80,9 @@ async function healthOf({ models }: Core): Promise<object> {
   const worst = Math.max(...all.map(([, { state }]) => order.indexOf(state)));
   return { health: order[worst], models: Object.fromEntries(all) };
 }
+
+/** A probe does not wait for a worker that is busy. */
+const late = () => new Promise<null>((resolve) => setTimeout(() => resolve(null), HEALTH_MS));
 
 function unready(status: string, error: ApiError, more: object = {}): Response {
   const headers = { ...retryHeaders(1000), ...error.headers };

@@ -11,6 +11,9 @@ import type { Core } from "../core.ts";
 import type { App } from "../env.ts";
 import type { Work } from "../models.ts";
 
+/** UTF-16 units of one text: answers wait while it is taken apart, a second for about a million of them. */
+const MOST_TEXT = 256 * 1024;
+
 export function textRoutes(app: App, core: Core): void {
   const read = async (request: Request, schema: Schema) => {
     const body = await core.body(request);
@@ -61,6 +64,10 @@ async function tokenized(fields: Fields, work: Work) {
   const { content, prompt, messages } = fields as Record<string, string | null>;
   const text = content ?? prompt ?? null;
   if (text === null && !messages) throw invalid("content", "content, prompt or messages must be given");
+  if ((text?.length ?? 0) > MOST_TEXT) {
+    const field = content == null ? "prompt" : "content";
+    throw invalid(field, `${field} may have ${MOST_TEXT} characters, not ${text!.length}: send a longer text in parts`);
+  }
   // llama-server adds nothing where it is not asked to, vLLM does.
   const addSpecial = (fields.add_special ?? fields.add_special_tokens ?? content === undefined) as boolean;
   // Special tokens that a message writes out are text, as in a chat.
