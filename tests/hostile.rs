@@ -298,7 +298,7 @@ fn gguf_tensors() {
             BadHeader,
             &["place"],
         ),
-        gguf("no tensors", Gguf { tensors: vec![], ..Gguf::llama() }, MissingKey, &["token_embd.weight"]),
+        gguf("no tensors", Gguf { tensors: vec![], ..Gguf::llama() }, MissingTensor, &["tensor token_embd.weight"]),
     ]);
     for name in Gguf::llama().tensors.iter().map(|tensor| tensor.name.clone()).skip(1) {
         let error = common::error(run(&Gguf::llama().without(&name).files()));

@@ -17,6 +17,9 @@ use crate::error::{Error, ErrorKind, filled};
 use crate::model::plan::{ByteRange, Plan};
 use crate::team;
 
+/// The largest integer up to which JavaScript's numbers are exact.
+const MAX_EXACT: u64 = 1 << 53;
+
 /// A result whose error JavaScript catches.
 pub type Js<T> = Result<T, JsValue>;
 
@@ -30,8 +33,12 @@ fn start() {
     }));
 }
 
-/// An error as JavaScript gets it: `{ code, message, detail }`.
-pub fn thrown(error: Error) -> JsValue {
+/// An error as JavaScript gets it: `{ code, message, detail }`. Numbers that are none of JavaScript's stand in its message alone.
+pub fn thrown(mut error: Error) -> JsValue {
+    let place = &mut error.place;
+    for number in [&mut place.offset, &mut place.needed, &mut place.available] {
+        *number = number.filter(|number| *number <= MAX_EXACT);
+    }
     to_js(&error).unwrap_or_else(|_| JsValue::from_str(&error.to_string()))
 }
 
@@ -57,7 +64,7 @@ pub fn from_js<T: DeserializeOwned>(value: JsValue) -> Js<T> {
 /// # Errors
 /// [`ErrorKind::InvalidArgument`] for a fraction, and for a number below 0 or above 2⁵³.
 pub fn exact(number: f64) -> Js<u64> {
-    if number >= 0.0 && number <= (1u64 << 53) as f64 && number.fract() == 0.0 {
+    if number >= 0.0 && number <= MAX_EXACT as f64 && number.fract() == 0.0 {
         return Ok(number as u64);
     }
     Err(thrown(

@@ -169,9 +169,8 @@ fn find(found: &[Item], slot: Slot) -> Option<&Item> {
 }
 
 fn no_place(config: &Config, tensor: &Tensor) -> Error {
-    Error::new(ErrorKind::UnsupportedSetting, "the architecture has no such tensor")
-        .tensor(&tensor.name)
-        .key(&config.architecture)
+    let reason = format!("the architecture {} has no such tensor", config.architecture);
+    Error::new(ErrorKind::UnsupportedSetting, reason).tensor(&tensor.name)
 }
 
 fn check_complete(config: &Config, found: &[Item]) -> Result<()> {

@@ -276,6 +276,7 @@ impl Made {
             "head_dim": HEAD,
             "max_position_embeddings": 64,
             "rms_norm_eps": 1e-5,
+            "rope_theta": 10000.0,
             "vocab_size": VOCAB,
         });
         all.as_object_mut().unwrap().extend(config.as_object().unwrap().clone());

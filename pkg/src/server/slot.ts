@@ -39,8 +39,9 @@ export class Slot {
   #before = false;
   #users = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
-  /** Why the last load failed, and the milliseconds from then to the next one. */
+  /** Why the last load failed, when, and the milliseconds from then to the next one. */
   #failure: unknown;
+  #failedAt = 0;
   #retryMs = 0;
   readonly #wanted: Readonly<Record<string, ModelSource>>;
 
@@ -69,7 +70,9 @@ export class Slot {
     if (this.state === "loading" && !this.#before) throw this.unavailable();
     if (this.state === "closed")
       throw new ApiError(503, "the server is being stopped", { code: "stopping", headers: retryHeaders(1000) });
-    if (this.state === "idle") this.#ready = this.#begin();
+    // Where timers end with their request, as on edge workers, the next one tries again.
+    const again = this.state === "failed" && !this.#once && performance.now() - this.#failedAt > this.#retryMs;
+    if (this.state === "idle" || again) this.#ready = this.#begin();
     if (this.state === "failed") throw this.unavailable();
     this.#users++;
     clearTimeout(this.#timer);
@@ -153,6 +156,7 @@ export class Slot {
   #fail(): void {
     this.state = "failed";
     if (this.#once) return;
+    this.#failedAt = performance.now();
     this.#retryMs = Math.min(2 * this.#retryMs || RETRY_MS, MOST_RETRY_MS);
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {

@@ -71,6 +71,13 @@ const safetensors: Case[] = [
     /U9/,
     (bytes) => withHeader(bytes, (all) => Object.assign(all[Q] as object, { dtype: "U9" })),
   ],
+  [
+    "with offsets beyond JavaScript's numbers",
+    "BadHeader|Truncated",
+    /q_proj/,
+    (bytes) =>
+      withHeader(bytes, (all) => Object.assign(all[Q] as object, { data_offsets: [2 ** 60, 2 ** 60 + 2 ** 12] })),
+  ],
   ["with a NaN scale", "NonFinite", /q_proj/, (bytes) => bytes.set(NAN_BF16, safetensorsStart(bytes, SCALE))],
   ["with a NaN in a norm", "NonFinite", /model\.norm/, (bytes) => bytes.set(NAN_BF16, safetensorsStart(bytes, NORM))],
 ];

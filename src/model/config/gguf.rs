@@ -81,6 +81,10 @@ impl Keys<'_> {
     }
 }
 
+fn no_embedding() -> Error {
+    Error::new(ErrorKind::MissingTensor, "the model needs this tensor and does not have it").tensor("token_embd.weight")
+}
+
 fn kind(architecture: &str) -> Result<Kind> {
     Ok(match architecture {
         "bitnet" => BITNET,
@@ -132,7 +136,7 @@ impl Config {
             heads,
             kv_heads: keys.uint("attention.head_count_kv", MOST_HEADS)?.unwrap_or(heads),
             head,
-            vocab: in_range("tokenizer.ggml.tokens", vocab, MOST_VOCAB)?.ok_or_else(|| missing("token_embd.weight"))?,
+            vocab: in_range("tokenizer.ggml.tokens", vocab, MOST_VOCAB)?.ok_or_else(no_embedding)?,
             context: keys.need("context_length", keys.uint("context_length", MOST_CONTEXT)?)?,
             eps: epsilon(
                 &keys.key("attention.layer_norm_rms_epsilon"),
