@@ -15,7 +15,11 @@ export function showEngine(list, info) {
       integer(info.threads),
       info.threadsReason && `${info.threads === 1 ? "One" : "No more"}, because ${info.threadsReason}`,
     ],
-    ["Memory", size(info.memoryBytes), `${size(weights)} weights, ${size(kv + states)} cache, ${size(scratch)} scratch`],
+    [
+      "Memory",
+      size(info.memoryBytes),
+      `${size(weights)} weights, ${size(kv + states)} cache, ${size(scratch)} scratch`,
+    ],
   ]);
 }
 
