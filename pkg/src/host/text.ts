@@ -113,6 +113,8 @@ function ggufText(metadata: Record<string, unknown>, header: Uint8Array): GgufTe
   function kindOf(key: string, array: boolean): unknown {
     const value = metadata[key];
     if (value === undefined || (typeof value === "object") === array) return value;
+    // Settings of sampling and the like have defaults.
+    if (!key.startsWith("tokenizer.")) return undefined;
     const expected = array ? "a list" : "a single value";
     throw new EngineError("BadTokenizer", `${key}: expected ${expected}`, { key, expected });
   }

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { loadText } from "../../src/host/text.ts";
 import { fromGguf } from "../../src/text/from_gguf.ts";
 import type { GgufText } from "../../src/text/gguf.ts";
 import { PRE_TOKENIZERS } from "../../src/text/pretokenizers.ts";
@@ -251,4 +252,14 @@ test("damaged arrays give a tokenizer or a typed error, nothing else", () => {
 test("ids of little use that lie outside of the vocabulary are ignored with a warning", () => {
   const file = changed(ggufFile("llama_bitlinear.TQ1_0.gguf"), { "tokenizer.ggml.padding_token_id": 4294967295 });
   assert.match(fromGguf(file).warnings.join(), /padding_token_id: 4294967295/);
+});
+
+test("keys of a tokenizer that are lists instead of values, or values instead of lists, are refused", async () => {
+  const read = (metadata: Record<string, unknown>) =>
+    loadText({ "tokenizer.ggml.model": "gpt2", ...metadata }, new Uint8Array(), {} as never, {} as never);
+  const list = { elementType: 5, count: 1, offset: 0, length: 4 };
+  await assert.rejects(read({ "tokenizer.ggml.model": list }), /^EngineError: tokenizer.ggml.model: expected a single/);
+  await assert.rejects(read({ "tokenizer.ggml.tokens": 5 }), /^EngineError: tokenizer.ggml.tokens: expected a list/);
+  // Others have defaults.
+  await assert.rejects(read({ "general.architecture": list }), /tokenizer.ggml.tokens is missing/);
 });

@@ -11,7 +11,7 @@ import type { Core } from "../core.ts";
 import type { App } from "../env.ts";
 import type { Work } from "../models.ts";
 
-/** UTF-16 units of one text: answers wait while it is taken apart, a second for about a million of them. */
+/** UTF-16 units of one text: answers wait while it is taken apart. */
 const MOST_TEXT = 256 * 1024;
 
 export function textRoutes(app: App, core: Core): void {
