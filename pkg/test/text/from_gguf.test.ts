@@ -256,10 +256,13 @@ test("ids of little use that lie outside of the vocabulary are ignored with a wa
 
 test("keys of a tokenizer that are lists instead of values, or values instead of lists, are refused", async () => {
   const read = (metadata: Record<string, unknown>) =>
-    loadText({ "tokenizer.ggml.model": "gpt2", ...metadata }, new Uint8Array(), {} as never, {} as never);
+    loadText({ "tokenizer.ggml.model": "gpt2", ...metadata }, new Uint8Array(), {} as never, {
+      chats: () => Promise.reject(new Error("none here")),
+    });
   const list = { elementType: 5, count: 1, offset: 0, length: 4 };
   await assert.rejects(read({ "tokenizer.ggml.model": list }), /^EngineError: tokenizer.ggml.model: expected a single/);
   await assert.rejects(read({ "tokenizer.ggml.tokens": 5 }), /^EngineError: tokenizer.ggml.tokens: expected a list/);
-  // Others have defaults.
-  await assert.rejects(read({ "general.architecture": list }), /tokenizer.ggml.tokens is missing/);
+  // Others have defaults; this one is looked at first.
+  const others = { "tokenizer.chat_template": "{{ messages }}", "general.architecture": list };
+  await assert.rejects(read(others), /tokenizer.ggml.tokens is missing/);
 });
