@@ -271,7 +271,7 @@ fn pass<I: Isa, C: Ints<P>, const P: usize, const V: usize, const T: usize, cons
 
 /// Cuts every token's planes to `steps`, which removes bounds checks from the loop.
 #[inline(always)]
-pub(super) fn cut<Q, const T: usize, const A: usize>(mut xs: [[&[Q]; A]; T], steps: usize) -> [[&[Q]; A]; T] {
+fn cut<Q, const T: usize, const A: usize>(mut xs: [[&[Q]; A]; T], steps: usize) -> [[&[Q]; A]; T] {
     for x in xs.as_flattened_mut() {
         *x = &x[..steps];
     }

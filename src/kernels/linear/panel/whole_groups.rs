@@ -18,14 +18,11 @@ use std::ops::Range;
 
 use super::super::finish::{GroupInput, ROW_VECTORS, add_part, widen};
 use super::super::unpack::unpack_tile;
-use super::{PANEL_ROWS, PANEL_STEPS, Panel, dot4_steps};
+use super::{BLOCK_VECTORS, PANEL_ROWS, PANEL_STEPS, Panel, cut_both, pair_of_planes, pair_of_sums};
 use crate::kernels::act::ActRow;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::TILE;
 use crate::quant::{ScaleType, Scales};
-
-/// Vectors in a block.
-const GROUP_VECTORS: usize = 4;
 
 impl<I: Isa> Panel<'_, I> {
     /// Whether a panel holds whole groups, whose sums become floats while they are in registers.
@@ -33,7 +30,7 @@ impl<I: Isa> Panel<'_, I> {
         let Scales::Group { len, .. } = self.layout.scales else { return false };
         // The 1-bit weights ±1 count 2, and have one plane nearly always.
         let plain = !self.matrix.shape.five && !self.in_lanes() && (self.planes == 1 || self.layout.step == 1);
-        plain && len / 4 <= PANEL_STEPS && self.flush_steps == 0
+        plain && len / 4 <= PANEL_STEPS
     }
 
     /// Computes what [`Self::multiply`] does, some groups at a time.
@@ -43,14 +40,13 @@ impl<I: Isa> Panel<'_, I> {
         for first in (0..groups).step_by(PANEL_STEPS / (len / 4)) {
             let groups = first..groups.min(first + PANEL_STEPS / (len / 4));
             self.unpack_groups(tiles.clone(), groups);
-            for block in 0..(tiles.len() * ROW_VECTORS).div_ceil(GROUP_VECTORS) {
-                if self.planes == 2 {
-                    for (token, out) in tokens.clone().zip(out.chunks_mut(1)) {
-                        self.add_groups::<2>(block, first, token, out);
-                    }
-                } else {
-                    for (token, outs) in tokens.clone().step_by(2).zip(out.chunks_mut(2)) {
-                        self.add_groups::<1>(block, first, token, outs);
+            for block in 0..(tiles.len() * ROW_VECTORS).div_ceil(BLOCK_VECTORS) {
+                let each = 3 - self.planes;
+                for (token, outs) in tokens.clone().step_by(each).zip(out.chunks_mut(each)) {
+                    if self.dot2() {
+                        self.add_groups::<true>(block, first, token, outs);
+                    } else {
+                        self.add_groups::<false>(block, first, token, outs);
                     }
                 }
             }
@@ -85,36 +81,32 @@ impl<I: Isa> Panel<'_, I> {
                 if !of_mins.is_empty() {
                     load(of_mins, &mut mins[rows]);
                 }
-                unpack_tile::<I>((self.layout.codes, shape.by_rows()), codes, GROUP_VECTORS, i, steps, weights);
+                unpack_tile::<I>((self.layout.codes, shape.by_rows()), codes, BLOCK_VECTORS, i, steps, weights);
             }
         }
     }
 
     /// Multiplies a block of the panel's groups, of which `group` is the first, and adds to the results: both planes of a token, or the
-    /// only one (`A`) of two tokens.
-    fn add_groups<const A: usize>(&self, block: usize, group: usize, token: usize, outs: &mut [[f32; PANEL_ROWS]]) {
+    /// only one of two tokens.
+    fn add_groups<const DOT2: bool>(&self, block: usize, group: usize, token: usize, outs: &mut [[f32; PANEL_ROWS]]) {
         let isa = I::default();
         let rows = &self.rows[token..][..outs.len()];
-        // The last of an odd number of tokens is multiplied twice.
-        let [row, other] = [&rows[0], &rows[rows.len() - 1]];
-        let planes = [row.planes[0], other.planes[A - 1]];
+        let planes = pair_of_planes(self.planes, rows);
         let steps = self.matrix.shape.groups().0 / 4;
         let twice = u32::from(self.layout.step == 2);
-        let (weights, _) = self.weights.as_chunks::<GROUP_VECTORS>();
-        let blocks = weights.chunks_exact(steps).skip(block).step_by(PANEL_ROWS / 4 / GROUP_VECTORS);
+        let (weights, _) = self.weights.as_chunks();
+        let blocks = weights.chunks_exact(steps).skip(block).step_by(PANEL_ROWS / 4 / BLOCK_VECTORS);
         for (group, (weights, scales)) in (group..).zip(blocks.zip(&self.scales)) {
-            let xs = [planes.map(|plane| &plane[group * steps..][..weights.len()])];
-            let mut dots = [[[isa.splat_i32(0); GROUP_VECTORS]; 2]];
-            dot4_steps(isa, weights, xs, &mut dots);
-            let [[first, second]] = dots;
-            if A == 2 {
+            let xs = cut_both(planes, group * steps, weights.len());
+            let [first, second] = pair_of_sums::<I, DOT2>(self.flush_steps, weights, xs);
+            if self.planes == 2 {
                 let sum = |v| isa.add_i32(isa.shl_i32(first[v], 7), second[v]);
-                self.add_sums(block, sum, scales, (row, group), &mut outs[0]);
+                self.add_sums(block, sum, scales, (&rows[0], group), &mut outs[0]);
                 continue;
             }
-            self.add_sums(block, |v| isa.shl_i32(first[v], twice), scales, (row, group), &mut outs[0]);
+            self.add_sums(block, |v| isa.shl_i32(first[v], twice), scales, (&rows[0], group), &mut outs[0]);
             if let [_, out] = outs {
-                self.add_sums(block, |v| isa.shl_i32(second[v], twice), scales, (other, group), out);
+                self.add_sums(block, |v| isa.shl_i32(second[v], twice), scales, (&rows[1], group), out);
             }
         }
     }
@@ -132,10 +124,10 @@ impl<I: Isa> Panel<'_, I> {
         let isa = I::default();
         let has_min = matches!(self.layout.scales, Scales::Group { min: true, .. });
         let [scales, mins] =
-            scales.each_ref().map(|rows| &rows.as_chunks::<4>().0.as_chunks::<GROUP_VECTORS>().0[block]);
-        let out = &mut out.as_chunks_mut::<4>().0.as_chunks_mut::<GROUP_VECTORS>().0[block];
+            scales.each_ref().map(|rows| &rows.as_chunks::<4>().0.as_chunks::<BLOCK_VECTORS>().0[block]);
+        let out = &mut out.as_chunks_mut::<4>().0.as_chunks_mut::<BLOCK_VECTORS>().0[block];
         let x = GroupInput::new(self.layout, row, group);
-        for v in 0..GROUP_VECTORS {
+        for v in 0..BLOCK_VECTORS {
             let min = has_min.then(|| isa.load_f32(&mins[v]));
             add_part(isa, sum(v), isa.load_f32(&scales[v]), min, &x, &mut out[v]);
         }
