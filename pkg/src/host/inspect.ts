@@ -58,6 +58,7 @@ export async function inspect(
       : new instance.glue.Loader(checkpoint, own);
     const description = loader.describe() as Description;
     const text = await loadText(headers.metadata, headers.prefix, files, platform);
-    return { ...description, ...text.describe(), ...told, warnings: [...description.warnings, ...text.warnings] };
+    const warnings = [...description.warnings, ...text.warningsFor(description.config.vocab)];
+    return { ...description, ...text.describe(), ...told, warnings };
   });
 }

@@ -124,7 +124,7 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const memory = own.length > 1 ? needed : description.memory;
   const about = { ...description, memory, ...loaded.describe(), ...tuned.chosen, ...mapped.told };
   const info = infoOf(engine, own, about, { ...job, settings });
-  info.warnings.push(...loaded.warnings, ...job.warnings, ...plan.warnings);
+  info.warnings.push(...loaded.warningsFor(info.vocab), ...job.warnings, ...plan.warnings);
   if (prompt) info.prefill = goOn(engine, await ids, reorders ? null : late, info.warnings);
   if (settings.prefault) for (const { memory } of own) prefault(memory);
   context.onProgress({ phase: "ready", loaded: needed.weights, total: needed.weights, bytesPerSecond: 0 });

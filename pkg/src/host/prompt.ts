@@ -133,7 +133,10 @@ interface EncodeOptions {
 function encode({ tokenizer }: Text, contextLength: number, prompt: string, options: EncodeOptions): number[] {
   const { addSpecial = false, seams = null, shift, side = shift ? "middle" : "none" } = options;
   const most = contextLength * tokenizer.longest;
-  if (prompt.length <= most) return tokenizer.encode(prompt, { addSpecial, seams });
+  if (prompt.length <= most) {
+    if (side === "none") checkBeginning(tokenizer, contextLength, prompt, seams);
+    return tokenizer.encode(prompt, { addSpecial, seams });
+  }
   if (side !== "none") {
     // That is enough for all ids that stay, at either end half of it.
     const all = Math.min(most, MAX_TEXT);
@@ -145,4 +148,23 @@ function encode({ tokenizer }: Text, contextLength: number, prompt: string, opti
   }
   const message = `the prompt is a text of length ${prompt.length}; the context's ${contextLength} tokens hold at most ${most}`;
   throw new EngineError("ContextFull", message, { expected: `at most ${most}`, found: String(prompt.length) });
+}
+
+/** A text with more characters than this for each token of the context hardly fits, although some vocabularies have longer tokens. */
+const USUAL_LENGTH = 16;
+
+/** Refuses a long text whose beginning alone makes twice the tokens that there is room for: a text of millions takes seconds to encode. */
+function checkBeginning(
+  tokenizer: Text["tokenizer"],
+  contextLength: number,
+  prompt: string,
+  seams: readonly number[] | null,
+) {
+  const end = USUAL_LENGTH * contextLength;
+  if (prompt.length <= end) return;
+  const beginning = { addSpecial: false, seams: seams?.filter((at) => at < end) ?? null };
+  const { length } = tokenizer.encode(prompt.slice(0, end), beginning);
+  if (length < 2 * contextLength) return;
+  const message = `the first ${end} of the prompt's ${prompt.length} characters are ${length} tokens; the context holds ${contextLength}`;
+  throw new EngineError("ContextFull", message, { expected: `at most ${contextLength}`, found: `${length} and more` });
 }

@@ -57,6 +57,11 @@ const asText = (value: unknown): string => {
   if (typeof value !== "string") throw new Error("a text is expected as argument");
   return value;
 };
+const asTexts = (value: unknown): string[] => {
+  if (typeof value === "string") return [...value];
+  if (!Array.isArray(value)) throw new Error("a list of texts is expected as argument");
+  return value.map((part: Value) => asText(part.value));
+};
 const asChars = (value: unknown): string | null => (value === undefined || value === null ? null : asText(value));
 const asSeparator = (value: unknown): string | null => {
   if (value === "") throw new Error("empty separator");
@@ -134,11 +139,7 @@ const textMethods: Record<string, (self: string, ...args: unknown[]) => Value> =
   title: (self) => text(py.title(self)),
   find: (self, part) => new Integer(py.find(self, asText(part))),
   count: (self, part) => new Integer(py.split(self, asSeparator(part)).length - 1),
-  join: (self, parts) =>
-    joined(
-      (parts as Value[]).map((part) => asText(part.value)),
-      self,
-    ),
+  join: (self, parts) => joined(asTexts(parts), self),
   removeprefix: (self, prefix) => text(self.startsWith(asText(prefix)) ? self.slice(asText(prefix).length) : self),
   removesuffix: (self, suffix) => {
     const end = asText(suffix);

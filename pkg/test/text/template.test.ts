@@ -46,6 +46,17 @@ test("Python's semantics: what Jinja2 renders, or an error at the same line", ()
   assert.ok(cases.length > 60);
 });
 
+test("join takes a list or a text, and names what it expects", () => {
+  const render = (source: string) => new ChatTemplate("test", { default: source }, {}).render([]);
+  assert.equal(render("{{ '-'.join(['a', 'b']) }} {{ '-'.join('ab') }}"), "a-b a-b");
+  for (const argument of ["5", "none", "{'a': 1}", ""]) {
+    const { code, message } = failure(() => render(`{{ '-'.join(${argument}) }}`));
+    assert.equal(code, "BadTemplate");
+    assert.match(message, /a list of texts is expected/, argument);
+  }
+  assert.match(failure(() => render("{{ '-'.join([5]) }}")).message, /a text is expected/);
+});
+
 test("tools, variables of the caller's, and the present", () => {
   const source =
     "{{ tools|tojson }} {{ enable_thinking }} {{ strftime_now('%Y') }} {{ add_generation_prompt }} {{ bos_token }}";
