@@ -19,8 +19,9 @@
 //! # Two ways to sum
 //!
 //! With [`DotProduct::Dot2`](super::DotProduct) products are summed in 16-bit lanes. 4-bit codes fill them within a group to 8 · 2 · 15 · 127, so
-//! that one multiplication by 128 or 1 widens and joins both planes at its end. Signed 8-bit weights fill them with every step
-//! (2 · 128 · 127), and are widened with every step: three instructions a dot instead of the five of a 32-bit one.
+//! that one multiplication by 128 or 1 widens and joins both planes at its end. 2-bit codes in long groups are widened every eight steps.
+//! Signed 8-bit weights fill them with every step (2 · 128 · 127), and are widened with every step: three instructions a dot instead
+//! of the five of a 32-bit one.
 //!
 //! Several tokens are multiplied one by one where that is faster than a [`panel`](super::panel): a tile's codes are then in the nearest cache.
 //! Unpacking them is a fifth of the work.
@@ -119,6 +120,9 @@ fn sums<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, cons
     xs: [&[I::Quad]; A],
 ) -> [[I::V; P]; V] {
     const { assert!(V * P * A <= PASS_SUMS && (A == 2 || !(C::SIGNED && DOT2))) }
+    if STEPS == LONG && DOT2 {
+        return long_sums::<I, C, P, V>(isa, masks, codes, first, xs[0]);
+    }
     let xs = xs.map(|x| &x[..codes.len()]);
     let zero = isa.splat_i32(0);
     let ones = isa.splat_quad(&isa.quad([1; 4]));
@@ -162,6 +166,36 @@ fn sums<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, cons
         }
     }
     join::<I, C, P, V, A, DOT2>(isa, factors, &dots, &weights)
+}
+
+/// Does what [`sums`] does for one plane of activations, with as many steps in 16-bit lanes as fit.
+#[inline(always)]
+fn long_sums<I: Isa, C: Ints<P>, const P: usize, const V: usize>(
+    isa: I,
+    masks: &[I::V; 4],
+    codes: &[C::Step],
+    first: usize,
+    x: &[I::Quad],
+) -> [[I::V; P]; V] {
+    let zero = isa.splat_i32(0);
+    let mut sums = [[zero; P]; V];
+    for (some, codes) in codes.chunks(C::DOT2_STEPS).enumerate() {
+        let x = &x[some * C::DOT2_STEPS..][..codes.len()];
+        let mut pairs = [[zero; P]; V];
+        for (codes, x) in codes.iter().zip(x) {
+            let x = isa.splat_quad(x);
+            for (v, pairs) in pairs.iter_mut().enumerate() {
+                let planes = C::planes(isa, masks, codes.as_ref(), first + v);
+                for (pairs, (vector, mask)) in pairs.iter_mut().zip(planes) {
+                    *pairs = isa.dot_pairs(*pairs, vector, mask, x);
+                }
+            }
+        }
+        for (sum, &pairs) in sums.as_flattened_mut().iter_mut().zip(pairs.as_flattened()) {
+            *sum = isa.add_pairs(*sum, pairs);
+        }
+    }
+    sums.map(|sums| std::array::from_fn(|p| isa.shr_i32(sums[p], C::SHIFT[p])))
 }
 
 /// Joins both planes of activations.

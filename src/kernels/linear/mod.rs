@@ -7,7 +7,7 @@
 //! |---|---|---|---|
 //! | codes of 2, 4 bits, one scale a row or group | `ints` | `ints`, 4 at a time; with two planes of activations one by one | `panel` |
 //! | codes of 1, 2 bits in longer groups of f16 scales, int8 | `groups` | `groups`, one by one | `panel` |
-//! | codes of 2, 4 bits, products summed in 16-bit lanes | `ints` | `ints`, one by one | 2 bits with int8 likewise; else `panel` |
+//! | codes of 2, 4 bits in other groups, products summed in 16-bit lanes | `ints` | `ints`, one by one | `panel` |
 //! | 1-bit codes where that is faster, or where they have minima or f32 scales | `lookup` | `lookup`, one by one | `panel` |
 //! | 4-bit codes in groups of 32 | `groups` | `ints`, 4 at a time; in 16-bit lanes or with two planes one by one | `panel`; in 16-bit lanes one by one |
 //! | 2-bit codes without a dot product of bytes | `lookup` | up to 7 one by one, then `panel` | `panel` |
@@ -209,15 +209,12 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
         };
     }
     macro_rules! long_groups {
-        ($codes:ty, $planes:literal, $parts:literal) => {
-            Kernels {
-                one: OneToken::Tiles(groups::one::<I, $codes, $planes, $parts, 1, { groups::LONG }, false>),
-                many: None,
-            }
+        ($codes:ty, $planes:literal, $parts:literal, $dot2:literal) => {
+            tiles(groups::one::<I, $codes, $planes, $parts, 1, { groups::LONG }, $dot2>)
         };
     }
     // Strict instructions have fewer registers for sums.
-    let long = !I::WIDE && !pairs && groups::supports(shape, precision);
+    let long = !I::WIDE && groups::supports(shape, precision);
     let int8 = precision.stored() == Precision::Int8;
     macro_rules! super_block {
         ($codes:ty, $planes:literal, $vectors:literal, $steps:literal) => {
@@ -262,11 +259,12 @@ fn kernels<I: Isa>(shape: &MatrixShape, precision: Precision, dots: DotProduct) 
         (Packing::Ints(layout), precision) => match (layout.codes, precision) {
             // None sums pairs of 1-bit products: where that would be faster, looking up is faster still.
             (Codes::B1, _) if shape.by_rows() => tiles(lookup::one_bit::<I>),
-            (Codes::B1, Precision::Int8) => long_groups!(B1, 8, 1),
+            (Codes::B1, Precision::Int8) => long_groups!(B1, 8, 1, false),
             (Codes::B1, _) => Kernels { one: tile(sum::<I, B1, 8, 1, 1, 2, false>), many: None },
             (Codes::B2, Precision::Int8) if shape.by_rows() => tiles(lookup::two_bits::<I, 1>),
             (Codes::B2, _) if shape.by_rows() => tiles(lookup::two_bits::<I, 2>),
-            (Codes::B2, Precision::Int8) if long => long_groups!(B2, 4, 2),
+            (Codes::B2, Precision::Int8) if long && pairs => long_groups!(B2, 4, 2, true),
+            (Codes::B2, Precision::Int8) if long => long_groups!(B2, 4, 2, false),
             (Codes::B2, Precision::Int8) => ints!(B2, 4, 1),
             (Codes::B2, _) => ints!(B2, 4, 2),
             (Codes::B4, precision) if groups::supports(shape, precision) => match (I::WIDE, pairs) {
