@@ -36,7 +36,10 @@ test("a text of long tokens is read whole, and so is one of which a part may go"
   assert.equal(encodePrompt(spaces.text, 100, prompt(" ".repeat(80_000)), false, options).length, 80);
   assert.deepEqual(spaces.read, [1600, 80_000]);
   const cut = text();
-  encodePrompt(cut.text, 100, prompt("word".repeat(20_000)), false, { ...options, truncate: { side: "left", free: 1 } });
+  encodePrompt(cut.text, 100, prompt("word".repeat(20_000)), false, {
+    ...options,
+    truncate: { side: "left", free: 1 },
+  });
   assert.deepEqual(cut.read, [80_000]);
   const short = text();
   encodePrompt(short.text, 100, prompt("word".repeat(400)), false, options);
