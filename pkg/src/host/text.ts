@@ -38,7 +38,7 @@ export class Text {
 
   /** The warnings, with those of a model of so many tokens. */
   warningsFor(vocab: number): string[] {
-    const last = (this.#tokenizer?.ids ?? 0) - 1;
+    const last = (this.#tokenizer?.vocab ?? 0) - 1;
     const beyond = `the tokenizer's ids go to ${last}, the model's to ${vocab - 1}: a prompt with one of the others is refused`;
     return last < vocab ? [...this.warnings] : [...this.warnings, beyond];
   }

@@ -29,10 +29,8 @@ const EMPTY = { added_tokens: [], normalizer: null, pre_tokenizer: null, post_pr
 export class Tokenizer {
   /** `byte-level BPE`, `SentencePiece BPE` or `Unigram`. */
   readonly kind: string;
-  /** Ids run from 0 to one below this. */
+  /** Ids run from 0 to one below this, added tokens' included. */
   readonly vocab: number;
-  /** Ids from here on are no token's, added ones included. */
-  readonly ids: number;
   readonly bos: NamedToken | null;
   readonly eos: NamedToken | null;
   /** Ids that end a generation, the one of `eos` first. */
@@ -79,7 +77,6 @@ export class Tokenizer {
     this.kind = json.model.type === "Unigram" ? "Unigram" : isByteLevel(json) ? "byte-level BPE" : "SentencePiece BPE";
     const { vocab } = this.#pipeline.model;
     this.vocab = vocab.length;
-    this.ids = json.added_tokens.reduce((most, { id }) => Math.max(most, id + 1), vocab.length);
     // Others may drop any length of text: what they normalize, spaces beside a token, what they do not know.
     const exact = isByteLevel(json) && !json.normalizer && !json.added_tokens.some((one) => one.lstrip || one.rstrip);
     const texts = [...vocab, ...json.added_tokens.map(({ content }) => content)];

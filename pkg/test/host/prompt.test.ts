@@ -3,7 +3,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { encodePrompt } from "../../src/host/prompt.ts";
-import type { Text } from "../../src/host/text.ts";
+import { Text } from "../../src/host/text.ts";
+import { Tokenizer } from "../../src/text/tokenizer.ts";
+import { tokenizerFiles } from "../text/support/golden.ts";
 
 /** A tokenizer with one very long token, and one for every four characters of others, that tells how many it has read. */
 function text(): { text: Text; read: number[] } {
@@ -44,4 +46,14 @@ test("a text of long tokens is read whole, and so is one of which a part may go"
   const short = text();
   encodePrompt(short.text, 100, prompt("word".repeat(400)), false, options);
   assert.deepEqual(short.read, [1600]);
+});
+
+test("a tokenizer with ids that the model has not is told", () => {
+  const { json, config } = tokenizerFiles("tiny_llama3");
+  const one = { id: 600, content: "<more>", special: true, single_word: false, lstrip: false, rstrip: false };
+  const added_tokens = [...(json.added_tokens ?? []), { ...one, normalized: false }];
+  const tokenizer = new Tokenizer({ ...json, added_tokens }, config);
+  const text = new Text(tokenizer, null, { sampling: {}, ends: [] }, "mean");
+  assert.deepEqual(text.warningsFor(601), []);
+  assert.match(text.warningsFor(512).join(), /the tokenizer's ids go to 600, the model's to 511/);
 });

@@ -36,7 +36,7 @@
 //!
 //! The order is that of GotoBLAS and BLIS (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008): a
 //! packed panel in cache, a register tile inside. Eight accumulators are what V8 keeps in x86's registers with what else the loop
-//! needs: of nine sums in 16-bit lanes it kept two on its stack, read and written in every step, which halved the speed. Weights are
+//! needs: of nine sums in 16-bit lanes it kept two on its stack, read and written in every step, which took a third of the speed. Weights are
 //! the operand of at most seven bits, and so every code up to 6 bits is accepted here. Signed 8-bit weights would need their row sums
 //! as well; they stay with [`ints`](super::ints).
 //!
