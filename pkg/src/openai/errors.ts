@@ -75,7 +75,7 @@ const FIELDS: Readonly<Record<string, string>> = {
 };
 
 /** Errors that are the request's own. */
-const REQUEST = ["InvalidArgument", "BadConstraint", "BadTemplate", "MissingTemplate", "MissingTokenizer"];
+const REQUEST = ["InvalidArgument", "BadConstraint", "BadTemplate", "MissingTokenizer"];
 
 /**
  * An error of the engine as an answer.
@@ -89,9 +89,19 @@ export function toApiError(error: unknown, param: string | null): ApiError {
   if (code === "QueueFull")
     return new ApiError(429, "as many requests wait as may: try again later", { code: "queue_full" });
   if (code === "ContextFull") return invalid(param, message, "context_length_exceeded");
+  if (code === "MissingTemplate")
+    return invalid(
+      param,
+      "this model has no chat template: send a prompt to /v1/completions, or start the server with --chat-template",
+      "missing_template",
+    );
   if (code === "UnsupportedOption" || REQUEST.includes(code)) {
     const field = detail.option === undefined ? param : fieldOf(detail.option, param);
-    return invalid(field, message, code === "InvalidArgument" ? null : underscored(code));
+    return invalid(
+      field,
+      inFields(message, detail.option, field),
+      code === "InvalidArgument" ? null : underscored(code),
+    );
   }
   if (code === "OutOfMemory")
     return new ApiError(503, "there is no memory for this request", {
@@ -113,6 +123,14 @@ function fieldOf(option: string, param: string | null): string | null {
   const [name = ""] = option.split(".");
   if (["prompt", "messages", "ids", "text", "texts", "contextLength"].includes(name)) return param;
   return FIELDS[name] ?? underscored(name);
+}
+
+/** A message that names its option, in the words of the request: the field in its place, and no method. */
+function inFields(message: string, option: string | undefined, field: string | null): string {
+  if (option === undefined || field === null) return message;
+  const at = message.indexOf(option);
+  const named = at >= 0 && /^(?:option |\w+: )?$/.test(message.slice(0, at));
+  return named ? field + message.slice(at + option.length) : message;
 }
 
 const underscored = (name: string): string =>

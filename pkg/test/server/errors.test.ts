@@ -4,6 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createApp, type RequestRecord } from "ternlight/server";
 import { toApiError } from "../../src/openai/errors.ts";
+import { missingTemplate } from "../../src/text/template_source.ts";
 import { EngineError } from "../../src/types/errors.ts";
 import { asked, body, error, loader, parseEvents, served } from "./support/app.ts";
 
@@ -25,6 +26,29 @@ test("an error has a message, a type, a param and a code", async (context) => {
   assert.equal(wrong.headers.get("allow"), "POST");
   await error(wrong, 405);
   await error(app.get("/v1/models/none"), 404);
+});
+
+test("messages name the request's fields, as params do, and no option or method", async (context) => {
+  const app = await served(context);
+  const told = async (path: string, more: object) => {
+    const { message, param } = await error(app.post(path, { ...ask, ...more }), 400);
+    assert.ok(message.startsWith(param), `${param}: ${message}`);
+    return [param, message.slice(param.length)];
+  };
+  const expected = ": no such token: expected an id of the vocabulary, found 99999999";
+  assert.deepEqual(await told("/v1/completions", { logit_bias: { 99999999: 1 } }), ["logit_bias", expected]);
+  const [bias, infinite] = await told("/v1/completions", { logit_bias: [[1, 1e39]] });
+  assert.deepEqual([bias, infinite.slice(0, 8)], ["logit_bias", " must be"]);
+  assert.equal((await told("/v1/completions", { prompt: null }))[1], ": nothing to compute: the prompt is empty");
+  const json_schema = { name: "n", schema: { type: "strange" } };
+  const [format, reason] = await told("/v1/completions", { response_format: { type: "json_schema", json_schema } });
+  assert.deepEqual([format, reason], ["response_format", ", #: Invalid type: strange"]);
+});
+
+test("a model without a template says what a client and an operator can do", () => {
+  const { status, message, param, code } = toApiError(missingTemplate(), "messages");
+  assert.deepEqual([status, param, code], [400, "messages", "missing_template"]);
+  assert.match(message, /\/v1\/completions.*--chat-template/);
 });
 
 test("paths with double slashes, and without /v1, lead where they mean to", async (context) => {
