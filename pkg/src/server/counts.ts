@@ -1,4 +1,4 @@
-/** What the server itself counts, beside its models. Parts of it that count something add their families. */
+/** What the server itself counts, beside its models. */
 
 import { Recorder } from "../metrics/recorder.ts";
 import { coarser, type Family } from "../metrics/text.ts";
@@ -10,12 +10,6 @@ const SECONDS = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 
 export class Counts {
   readonly #requests = new Map<string, { labels: Record<string, string | number>; count: number }>();
   readonly #times = new Map<string, { add(seconds: number): void } & Histogram>();
-  readonly #more: (() => readonly Family[])[] = [];
-
-  /** Adds families to those of the server, in its own dialect. */
-  add(families: () => readonly Family[]): void {
-    this.#more.push(families);
-  }
 
   /** @param path one of the server's routes, so that clients cannot make labels */
   note({ method, status, ms }: RequestRecord, path: string): void {
@@ -56,7 +50,6 @@ export class Counts {
         help: "From a request to the end of its answer.",
         samples: [...this.#times].map(([path, times]) => [{ path }, coarser(times, SECONDS)]),
       },
-      ...this.#more.flatMap((families) => families()),
       ...ofProcess(plain),
     ];
   }

@@ -92,6 +92,13 @@ class Client {
           .map((one) => JSON.parse(one));
   }
 
+  /** The samples of a metric, by their labels. */
+  async samples(name: string): Promise<Record<string, number>> {
+    const text = await (await this.get("/metrics")).text();
+    const found = text.matchAll(new RegExp(`^${name}({[^}]*})? (\\S+)$`, "gm"));
+    return Object.fromEntries(Array.from(found, ([, labels = "", value]) => [labels, Number(value)]));
+  }
+
   /** Both files of a batch, which have each line once. */
   async results({
     output_file_id,
@@ -171,6 +178,12 @@ test("a batch is checked, answered in order, and its results are files", async (
   assert.deepEqual((await body(own.get("/v1/batches"))).data, [ended]);
   assert.equal((await error(own.send(`/v1/batches/${ended.id}/cancel`, {}), 409)).code, "batch_not_cancellable");
 
+  assert.deepEqual(await own.samples("ternlight_server_batches"), { '{status="completed"}': 1 });
+  const kept = listed.data.reduce((sum: number, { bytes }: Body) => sum + bytes, 0);
+  assert.deepEqual(
+    [await own.samples("ternlight_server_files"), await own.samples("ternlight_server_file_bytes")],
+    [{ "": 3 }, { "": kept }],
+  );
   const removed = await fetch(`${own.url}/v1/files/${file.id}`, { method: "DELETE" });
   assert.deepEqual(await body(removed), { id: file.id, object: "file", deleted: true });
   assert.equal((await error(own.get(`/v1/files/${file.id}`), 404)).code, "file_not_found");
@@ -295,6 +308,9 @@ test("a batch that is cancelled keeps what was done, and tells of the rest", asy
   const behind = await client.begin(linesOf(3));
   await client.done(id, 3);
   assert.equal((await client.batch(behind.id)).status, "validating");
+  const lines = await client.samples("ternlight_server_batch_lines");
+  const at = (state: string) => lines[`{state="${state}"}`]!;
+  assert.deepEqual([at("left") + at("completed"), at("failed"), at("completed") >= 3], [400, 0, true]);
   const used = await fetch(`${client.url}/v1/files/${input}`, { method: "DELETE" });
   assert.equal((await error(used, 409)).code, "file_in_use");
   const cancel = (one: string) => body(client.send(`/v1/batches/${one}/cancel`, {}));

@@ -5,6 +5,7 @@ import type { Measured } from "../../metrics/measured.ts";
 import { CONTENT_TYPES, formatFor, write } from "../../metrics/text.ts";
 import { invalid } from "../../openai/errors.ts";
 import type { MetricsDialect } from "../../types/index.ts";
+import { batchFamilies } from "../batches.ts";
 import type { Core } from "../core.ts";
 import type { App } from "../env.ts";
 import type { Slot } from "../slot.ts";
@@ -21,6 +22,8 @@ export function metricRoutes(app: App, core: Core, version: string): void {
       // As /readyz: one that idles is loaded for the next request.
       const ready = slots.map(({ name, state }) => [name, state === "ready" || state === "idle"] as const);
       all.push(...core.counts.families(version, core.active, ready));
+      const { batches } = core.settings;
+      if (batches) all.push(...batchFamilies(batches));
     }
     const format = formatFor(c.req.header("accept"));
     return new Response(write(all, format), { headers: { "content-type": CONTENT_TYPES[format], vary: "accept" } });
