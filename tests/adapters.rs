@@ -169,6 +169,8 @@ fn what_cannot_be_added_is_refused_by_name() {
         ("r", value!(1 << 20), ErrorKind::BadValue),
         ("r", value!(null), ErrorKind::MissingKey),
         ("lora_alpha", value!(null), ErrorKind::MissingKey),
+        ("lora_alpha", value!(1e308), ErrorKind::BadValue),
+        ("alpha_pattern", value!({ "q_proj": -1e39 }), ErrorKind::BadValue),
         ("use_rslora", value!("yes"), ErrorKind::BadValue),
         ("rank_pattern", value!([4]), ErrorKind::BadValue),
         ("rank_pattern", value!({ "q_proj": 0 }), ErrorKind::BadValue),

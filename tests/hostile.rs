@@ -430,6 +430,12 @@ fn gguf_metadata() {
             &["llama.rope.freq_base", "-1"],
         ),
         gguf(
+            "a rope base below 1",
+            set("llama.rope.freq_base", float(0.5)),
+            BadValue,
+            &["llama.rope.freq_base", "0.5"],
+        ),
+        gguf(
             "an infinite rope base",
             set("llama.rope.freq_base", float(f32::INFINITY)),
             BadValue,
@@ -749,6 +755,7 @@ fn configs() {
         ("rms_norm_eps", json!("1e-5"), BadValue),
         ("rope_theta", json!(0), BadValue),
         ("rope_theta", json!(-10000), BadValue),
+        ("rope_theta", json!(1e-300), BadValue),
         ("hidden_act", json!("gelu"), UnsupportedSetting),
         ("tie_word_embeddings", json!("yes"), BadValue),
         ("attention_bias", json!(1), BadValue),

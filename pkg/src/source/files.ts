@@ -214,7 +214,9 @@ class Opener {
     const bytes = await this.#bytes(folder, name, limits);
     if (!bytes) return null;
     try {
-      return JSON.parse(new TextDecoder().decode(bytes));
+      const json = JSON.parse(new TextDecoder().decode(bytes));
+      if (json?.constructor === Object) return json;
+      throw new TypeError("expected an object");
     } catch (cause) {
       throw new EngineError("BadHeader", `${name} is not JSON: ${(cause as Error).message}`, { file: name }, { cause });
     }

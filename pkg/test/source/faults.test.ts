@@ -116,6 +116,17 @@ test("an index that does not tell the truth", async () => {
   assert.ok(warnings.includes(`the index does not know of ${tensor}`), warnings.join());
 });
 
+test("a file of JSON that holds something else than an object", async () => {
+  for (const [name, text] of [
+    [INDEX, "[]"],
+    ["tokenizer.json", "null"],
+    ["tokenizer_config.json", "0"],
+  ] as const) {
+    const source = blobs({ ...side, ...shards, [name]: new TextEncoder().encode(text) });
+    await refused(source, "BadHeader", /is not JSON: expected an object/, { file: name });
+  }
+});
+
 test("a tensor that two files have", async () => {
   const twice = { ...shards, "model-00002-of-00002.safetensors": shards["model-00001-of-00002.safetensors"]! };
   await refused(blobs({ ...side, ...twice }), "BadHeader", /two files have this tensor/);

@@ -1,5 +1,7 @@
 //! The configuration of an adapter, in an `adapter_config.json` (PEFT) or in a GGUF's metadata.
 
+use std::ops::RangeInclusive;
+
 use serde_json::Value as Json;
 
 use super::hugging_face::{Shown, field, json_bool, json_float, json_str, json_uint};
@@ -89,7 +91,7 @@ impl Terms {
             naming: Naming::HuggingFace,
             pairs: Pairs::Halves,
             rank: Some(json_uint(json, "r", MOST_RANK)?.ok_or_else(|| missing("r"))? as f64),
-            alpha: json_float(json, "lora_alpha")?.ok_or_else(|| missing("lora_alpha"))?,
+            alpha: alpha("lora_alpha", json_float(json, "lora_alpha")?)?,
             rooted: json_bool(json, "use_rslora")?.unwrap_or(false),
             ranks: patterns(json, "rank_pattern")?,
             alphas: patterns(json, "alpha_pattern")?,
@@ -125,7 +127,7 @@ impl Terms {
             naming: Naming::Gguf,
             pairs: if own == "llama" { Pairs::Adjacent } else { Pairs::Halves },
             rank: None,
-            alpha: metadata.float(key)?.ok_or_else(|| missing(key))?,
+            alpha: alpha(key, metadata.float(key)?)?,
             rooted: false,
             ranks: Vec::new(),
             alphas: Vec::new(),
@@ -148,6 +150,17 @@ impl Terms {
     }
 }
 
+/// What an f32 holds.
+const FLOATS: RangeInclusive<f64> = f32::MIN as f64..=f32::MAX as f64;
+
+fn alpha(key: &str, value: Option<f64>) -> Result<f64> {
+    let value = value.ok_or_else(|| missing(key))?;
+    if FLOATS.contains(&value) {
+        return Ok(value);
+    }
+    Err(Error::new(ErrorKind::BadValue, "out of range").key(key).expected("a number that an f32 holds", value))
+}
+
 /// The number of the pattern that a module's name ends in.
 fn of(patterns: &[(String, f64)], module: &str) -> Option<f64> {
     patterns.iter().find(|(end, _)| ends(module, end)).map(|&(_, number)| number)
@@ -164,7 +177,7 @@ fn patterns(json: &Json, key: &str) -> Result<Vec<(String, f64)>> {
     let Some(object) = field(json, key) else { return Ok(patterns) };
     let wrong = || Error::new(ErrorKind::BadValue, "wrong value").key(key).expected("numbers by module", Shown(object));
     for (name, value) in object.as_object().ok_or_else(wrong)? {
-        let least = if key == "rank_pattern" { 1.0..=MOST_RANK as f64 } else { f64::MIN..=f64::MAX };
+        let least = if key == "rank_pattern" { 1.0..=MOST_RANK as f64 } else { FLOATS };
         let number = value.as_f64().filter(|number| least.contains(number)).ok_or_else(wrong)?;
         let plain = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, b'.' | b'_'));
         // Of two that fit, PEFT takes the first in the file's order, which is gone here.

@@ -251,7 +251,12 @@ impl Config {
                 .key(key("rope.dimension_count"))
                 .expected(format_args!("an even number up to {}", self.head), self.rope.dim));
         }
-        positive(&key("rope.freq_base"), Some(self.rope.base)).map(drop)
+        // A smaller base would turn values by angles that no f32 holds.
+        if !(self.rope.base >= 1.0 && self.rope.base.is_finite()) {
+            let error = Error::new(ErrorKind::BadValue, "out of range").key(key("rope.freq_base"));
+            return Err(error.expected("a finite number from 1 on", self.rope.base));
+        }
+        Ok(())
     }
 
     /// The gated delta net that a layer is, unless it attends.
