@@ -150,6 +150,8 @@ const listener =
     const choose = async ({ request, logits }: { request: number; logits: Float32Array }) => {
       if (constraint && !(await constraint.mask(logits))) return settle.early(() => ended("stop"));
       const changed = await ask(hooks, logits, state.tokens(session));
+      // What a processor made possible again stays forbidden.
+      if (settings.logitsProcessor) await constraint?.mask(changed);
       state.model.loop.supply(request, changed);
     };
     // The last token that there was room for may be the one that makes the text whole.
