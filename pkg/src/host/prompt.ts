@@ -1,7 +1,7 @@
 /** From a prompt to the ids that a session has to read. */
 
 import type { ChatPrompt, PromptSpec } from "../rpc/protocol.ts";
-import { MAX_TEXT } from "../text/limits.ts";
+import { COUNTED_TEXT, MAX_TEXT } from "../text/limits.ts";
 import { safe } from "../text/safe.ts";
 import { EngineError } from "../types/errors.ts";
 import type { ChatMessage, Truncate } from "../types/index.ts";
@@ -133,13 +133,14 @@ interface EncodeOptions {
 function encode({ tokenizer }: Text, contextLength: number, prompt: string, options: EncodeOptions): number[] {
   const { addSpecial = false, seams = null, shift, side = shift ? "middle" : "none" } = options;
   const most = contextLength * tokenizer.longest;
-  if (prompt.length <= most) {
+  // Of a text of usual length all tokens are counted.
+  const all = side === "none" ? most : Math.min(Math.max(most, COUNTED_TEXT), MAX_TEXT);
+  if (prompt.length <= all) {
     if (side === "none") checkBeginning(tokenizer, contextLength, prompt, seams);
     return tokenizer.encode(prompt, { addSpecial, seams });
   }
   if (side !== "none") {
     // That is enough for all ids that stay, at either end half of it.
-    const all = Math.min(most, MAX_TEXT);
     const first = side === "right" ? all : side === "left" ? 0 : Math.floor(all / 2);
     const gap = prompt.length - all;
     const kept =

@@ -7,6 +7,9 @@
 /** UTF-16 units in one text to encode: about a million tokens, eight times the longest context known. */
 export const MAX_TEXT = 4 * 1024 * 1024;
 
+/** UTF-16 units of a prompt that is encoded whole before its tokens are left out: a tenth of a second. */
+export const COUNTED_TEXT = 256 * 1024;
+
 /** Steps of a normalizer or a pre-tokenizer: the longest known has seven. */
 export const MAX_PARTS = 64;
 

@@ -26,7 +26,10 @@ export type Truncate = "none" | "left" | "right" | "middle";
 export interface GenerateOptions extends SamplingOptions {
   /** The most tokens of the answer. @default until the model ends or the context is full */
   maxTokens?: number | undefined;
-  /** Texts that end the generation. They may span pieces and are not part of the answer's text. @default none */
+  /**
+   * Texts that end the generation: at most 64, each of 1 to 1,024 characters. They may span pieces and are not part of the answer's text.
+   * @default none
+   */
   stop?: string | readonly string[] | undefined;
   /** Continues past the model's end tokens. @default false */
   ignoreEos?: boolean | undefined;
@@ -160,7 +163,7 @@ export interface Finished {
   finishReason: FinishReason;
   /** The stop text that ended it. */
   stopText?: string;
-  /** How many tokens of the prompt `truncate` has left out. */
+  /** How many tokens of the prompt `truncate` has left out; of more than 262,144 characters, those that were read for it. */
   truncatedTokens?: number;
   /** How many of the oldest messages were left out to make room, with `onContextFull: "shift"`. */
   droppedMessages?: number;
@@ -220,5 +223,5 @@ export interface Generation extends AsyncIterable<Piece> {
    * await model.close();
    * ```
    */
-  textStream(): ReadableStream<Uint8Array>;
+  textStream(): ReadableStream<Uint8Array<ArrayBuffer>>;
 }

@@ -48,6 +48,15 @@ test("a text of any length is cut, and so is what a session cannot hold", async 
   assert.ok(next.promptTokens.length <= 64 - 28 - 8 && next.tokens.length === 8);
 });
 
+test("all tokens that are left out of a long text are counted", async (context) => {
+  const model = await demo(context, { contextLength: 64 });
+  for (const words of [100, 2000, 10_000]) {
+    const text = "word ".repeat(words);
+    const { promptTokens, truncatedTokens } = await model.generate(text, { ...options, truncate: "left" }).finished;
+    assert.equal(promptTokens.length + truncatedTokens!, await model.countTokens(text), `${words} words`);
+  }
+});
+
 test("a chat is cut, too", async (context) => {
   const chatTemplate = "{% for message in messages %}{{ message.content }}{% endfor %}";
   const model = await demo(context, { contextLength: 64, chatTemplate });

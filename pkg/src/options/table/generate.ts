@@ -16,7 +16,7 @@ export const generation = {
     to: "host",
     otherwise: "none",
     flag: { value: "TEXT", many: true },
-    help: "Texts that end the answer and are not part of it.",
+    help: "Texts that end the answer and are not part of it: at most 64, each of 1 to 1,024 characters.",
   },
   ignoreEos: {
     kind: "boolean",
