@@ -50,16 +50,15 @@ export interface Intake {
   prompt?: ExpectedPrompt | undefined;
 }
 
-/** Reads all weights. The loaders that are returned, one for each place, hold them, packed. */
-export async function feed(intake: Intake, context: LoadContext): Promise<Loader[]> {
+/** Reads all weights, so many bytes. The loaders that are returned, one for each place, hold them, packed. */
+export async function feed(intake: Intake, context: LoadContext): Promise<{ loaders: Loader[]; bytes: number }> {
   const { places, settings } = intake;
   const loaders = places.map(
     ({ instance, checkpoint, layers, loader }) =>
       loader ?? new instance.glue.Loader(checkpoint, ofLayers(settings, layers)),
   );
   try {
-    await fill(loaders, intake, context);
-    return loaders;
+    return { loaders, bytes: await fill(loaders, intake, context) };
   } catch (error) {
     for (const loader of loaders) loader.free();
     const contradicted = (error as { code?: string }).code === "LayoutContradicted";
@@ -74,7 +73,7 @@ async function fill(
   loaders: readonly Loader[],
   { places, files, survey = false, threads = 1, packing, prompt }: Intake,
   { platform, signal, onProgress, timeline }: LoadContext,
-): Promise<void> {
+): Promise<number> {
   const begun = performance.now();
   let loader = loaders[0]!;
   if (prompt) loader.expectPrefill(prompt.mostTokens);
@@ -129,6 +128,7 @@ async function fill(
   });
   timeline?.add("load", "read and pack", reading, { bytes: total, "waited for packing, ms": waited.toFixed(1) });
   meter.end("pack");
+  return total;
 }
 
 /** What is read for each place, in the order of the files, or of one place in order of execution. */

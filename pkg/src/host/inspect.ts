@@ -54,7 +54,7 @@ export async function inspect(
     const { settings: own, told } = await withActivationMap(settings, headers, instance.glue, platform);
     const { checkpoint } = headers;
     const loader = weights
-      ? (await feed({ places: [{ instance, checkpoint }], files, settings: own, survey: true }, context))[0]!
+      ? (await feed({ places: [{ instance, checkpoint }], files, settings: own, survey: true }, context)).loaders[0]!
       : new instance.glue.Loader(checkpoint, own);
     const description = loader.describe() as Description;
     const text = await loadText(headers.metadata, headers.prefix, files, platform);

@@ -107,7 +107,7 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   const dots = chooseDots(places, settings, record, context.platform);
   const planSettings = forPlan(settings);
   const packing = dots.record?.found?.ternaryPacking;
-  const loaders = await feed({ places, files, settings: planSettings, threads, packing, prompt }, context);
+  const { loaders, bytes } = await feed({ places, files, settings: planSettings, threads, packing, prompt }, context);
   for (const file of files.weights) await file.check?.({ signal });
   signal.throwIfAborted();
   begun = performance.now();
@@ -127,7 +127,7 @@ async function loadFiles(files: ModelFiles, job: LoadJob): Promise<Loaded> {
   info.warnings.push(...loaded.warningsFor(info.vocab), ...job.warnings, ...plan.warnings);
   if (prompt) info.prefill = goOn(engine, await ids, reorders ? null : late, info.warnings);
   if (settings.prefault) for (const { memory } of own) prefault(memory);
-  context.onProgress({ phase: "ready", loaded: needed.weights, total: needed.weights, bytesPerSecond: 0 });
+  context.onProgress({ phase: "ready", loaded: bytes, total: bytes, bytesPerSecond: 0 });
   return { engine, text: loaded, info, settings: planSettings, parts: own, maxAdapterBytes };
 }
 

@@ -42,7 +42,9 @@ test("a model that fits is planned once for its load", async (context) => {
   assert.equal(verdict.ok, true);
   const loadContext = { platform: null!, signal, onProgress() {}, onFatal() {}, threads: null! } satisfies LoadContext;
   const places = [{ instance, checkpoint: headers.checkpoint, loader }];
-  const [full] = await feed({ places, files, settings: forPlan(settings) }, loadContext);
+  const {
+    loaders: [full],
+  } = await feed({ places, files, settings: forPlan(settings) }, loadContext);
   assert.equal(full, loader);
   const engine = full!.finish();
   assert.equal(engine.contextLength, 128);
