@@ -116,7 +116,7 @@ export class GenerationStream implements Generation {
     return this.#stream((piece) => piece);
   }
 
-  textStream(): ReadableStream<Uint8Array> {
+  textStream(): ReadableStream<Uint8Array<ArrayBuffer>> {
     const encoder = new TextEncoder();
     return this.#stream(({ text, index }) => (text === "" || index ? null : encoder.encode(text)));
   }

@@ -59,7 +59,7 @@ export class History {
   }
 
   /** A saved session with its messages: behind the engine's bytes JSON, its length, its checksum and a mark. */
-  with(bytes: Uint8Array): Uint8Array {
+  with(bytes: Uint8Array<ArrayBuffer>): Uint8Array<ArrayBuffer> {
     if (!this.messages?.length) return bytes;
     const note = new TextEncoder().encode(JSON.stringify([this.messages, this.#marks]));
     const all = new Uint8Array(bytes.length + note.length + TAIL);

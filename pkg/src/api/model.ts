@@ -121,6 +121,9 @@ export async function once<T>(
   }
 }
 
+/** What crosses from the engine has a buffer of its own. */
+type Rows = Float32Array<ArrayBuffer>[];
+
 const closed = () => new EngineError("Closed", "the model is closed");
 
 export class LoadedModel implements Model {
@@ -228,15 +231,15 @@ export class LoadedModel implements Model {
     return this.#client.call("metrics", { format, dialect });
   }
 
-  async logits(ids: readonly number[], options: LogitsOptions = {}): Promise<Float32Array[]> {
+  async logits(ids: readonly number[], options: LogitsOptions = {}): Promise<Rows> {
     const { all = defaults.all, adapters, signal } = checkOptions("logits", options);
-    return this.#client.call("logits", { ids: checkIds("logits", ids), all, adapters }, { signal });
+    return this.#client.call("logits", { ids: checkIds("logits", ids), all, adapters }, { signal }) as Promise<Rows>;
   }
 
-  async embed(texts: readonly Prompt[], options: EmbedOptions = {}): Promise<Float32Array[]> {
+  async embed(texts: readonly Prompt[], options: EmbedOptions = {}): Promise<Rows> {
     const { pooling, normalize = defaults.normalize, adapters, signal } = checkOptions("embed", options);
     const each = checkTexts("embed", texts);
-    return this.#client.call("embed", { texts: each, pooling, normalize, adapters }, { signal });
+    return this.#client.call("embed", { texts: each, pooling, normalize, adapters }, { signal }) as Promise<Rows>;
   }
 
   async perplexity(text: string, options: PerplexityOptions = {}): Promise<Perplexity> {

@@ -81,10 +81,10 @@ export class OpenSession implements Session {
     this.#history.rewind(this.#tokens.length);
   }
 
-  async save(): Promise<Uint8Array> {
+  async save(): Promise<Uint8Array<ArrayBuffer>> {
     this.#check();
     const history = this.#history.copy();
-    return history.with(await this.#caller.client.call("saveSession", this.#args({})));
+    return history.with((await this.#caller.client.call("saveSession", this.#args({}))) as Uint8Array<ArrayBuffer>);
   }
 
   async close(): Promise<void> {

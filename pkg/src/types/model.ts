@@ -227,7 +227,7 @@ export interface Model extends AsyncDispose {
    * @returns one row of `info.vocab` values for the last id, or with `all` for every id
    * @throws {EngineError} `InvalidArgument` for ids that are none, `ContextFull`
    */
-  logits(ids: TokenIds, options?: LogitsOptions): Promise<Float32Array[]>;
+  logits(ids: TokenIds, options?: LogitsOptions): Promise<Float32Array<ArrayBuffer>[]>;
   /**
    * Computes an embedding of each text: its tokens' hidden states behind the output norm, pooled.
    *
@@ -246,7 +246,7 @@ export interface Model extends AsyncDispose {
    * await model.close();
    * ```
    */
-  embed(texts: readonly Prompt[], options?: EmbedOptions): Promise<Float32Array[]>;
+  embed(texts: readonly Prompt[], options?: EmbedOptions): Promise<Float32Array<ArrayBuffer>[]>;
   /**
    * Computes the perplexity of a text. It is cut into consecutive windows; in each, every id is predicted from those before it.
    *

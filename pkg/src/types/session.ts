@@ -68,7 +68,7 @@ export interface Session extends AsyncDispose {
    * @returns about as many bytes as the session's share of the KV cache
    * @throws {EngineError} `Closed`
    */
-  save(): Promise<Uint8Array>;
+  save(): Promise<Uint8Array<ArrayBuffer>>;
   /** Gives the session's memory back. A generation that is under way in it is rejected (`Closed`). Calling it again does nothing. */
   close(): Promise<void>;
 }
