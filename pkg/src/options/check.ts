@@ -16,7 +16,8 @@ const expect =
     holds(value) ? null : expected;
 
 export const isObject: Check = expect(
-  (value) => typeof value === "object" && value !== null && !Array.isArray(value),
+  // A Map's entries are no options.
+  (value) => typeof value === "object" && value !== null && !(Symbol.iterator in value),
   "an object",
 );
 
@@ -43,7 +44,8 @@ function isPrefill(value: unknown): boolean {
   return isMessages(messages) && Array.isArray(tools) && !isObject(templateOptions) && Object.keys(rest).length === 0;
 }
 
-const every = (value: unknown, one: (value: unknown) => boolean) => Array.isArray(value) && value.every(one);
+/** A hole in a list counts as undefined. */
+const every = (value: unknown, one: (value: unknown) => boolean) => Array.isArray(value) && [...value].every(one);
 const entries = (value: unknown, one: (entry: [string, unknown]) => boolean) =>
   isObject(value) === null && Object.entries(value as object).every(one);
 const isMessages = (value: unknown) => every(value, isMessage) && (value as unknown[]).length > 0;
@@ -166,7 +168,7 @@ export function checked<T>(label: string, option: string, check: Check, value: T
 
 export function wrong(label: string, option: string, expected: string, value: unknown): EngineError {
   const list = Array.isArray(value) && expected.includes("list");
-  const found = list ? `one ${value.length > 0 ? "of others" : "without any"}` : show(value);
+  const found = !list ? show(value) : value.length > 0 ? `[${value.slice(0, 5).map(show)}]` : "one without any";
   return new EngineError("InvalidArgument", `${label}: ${option} must be ${expected}, not ${found}`, {
     option,
     expected,

@@ -43,7 +43,7 @@ export const checkText = (name: string, text: string, option = "text"): string =
 export function checkTexts(name: string, texts: unknown): (string | number[])[] {
   const expected = "a list of texts and lists of token ids";
   if (!Array.isArray(texts)) throw wrong(name, "texts", expected, texts);
-  return texts.map((text) => (typeof text === "string" ? text : checkIds(name, text, "texts", expected)));
+  return Array.from(texts, (text) => (typeof text === "string" ? text : checkIds(name, text, "texts", expected)));
 }
 
 export const checkCount = (name: string, count: number, most: number): number =>
@@ -52,7 +52,7 @@ export const checkCount = (name: string, count: number, most: number): number =>
 /** Messages as templates take them: parts of text, which are OpenAI's shape, are joined. */
 export function checkMessages(name: string, messages: unknown): ChatMessage[] {
   const whole = (one: unknown) => typeof (one as { role?: unknown } | null)?.role === "string";
-  if (!Array.isArray(messages) || messages.length === 0 || !messages.every(whole)) {
+  if (!Array.isArray(messages) || messages.length === 0 || ![...messages].every(whole)) {
     throw wrong(name, "messages", "a list of { role, content }", messages);
   }
   return messages.map((message, at) => {
@@ -63,8 +63,8 @@ export function checkMessages(name: string, messages: unknown): ChatMessage[] {
       if (free || typeof content === "string") return { ...message };
       throw wrong(name, `messages[${at}].content`, "a text or a list of its parts", content);
     }
-    const texts = content.map((part, index) => {
-      if (typeof part?.text === "string") return part.text;
+    const texts = Array.from(content, (part, index) => {
+      if (part?.type === "text" && typeof part.text === "string") return part.text;
       throw wrong(name, `messages[${at}].content[${index}]`, '{ type: "text", text }', part?.type ?? part);
     });
     return { ...message, content: texts.join("\n") };

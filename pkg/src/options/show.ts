@@ -1,6 +1,8 @@
 /** A value in an error message: short, whatever a caller gave. */
 export function show(value: unknown): string {
   if (typeof value === "string") return JSON.stringify(value.length > 60 ? `${value.slice(0, 60)}…` : value);
+  if (typeof value === "function") return "a function";
+  if (typeof value === "bigint") return `${value}n`.slice(0, 60);
   if (typeof value !== "object" || value === null) return String(value);
   if (Array.isArray(value)) return "a list";
   const name = value.constructor?.name ?? "thing";

@@ -140,8 +140,7 @@ export class Client {
         try {
           this.#port.post({ id, verb, args });
         } catch (cause) {
-          const message = `${verb}: what was given cannot be sent to the engine: ${(cause as Error).message}`;
-          throw new EngineError("InvalidArgument", message, {}, { cause });
+          throw unsendable(args, cause as Error);
         }
       });
     } finally {
@@ -231,4 +230,22 @@ function revive(data: ErrorData, code: ErrorCode = "Internal"): EngineError {
   const error = new EngineError((data.code as ErrorCode | undefined) ?? code, data.message, data.detail);
   if (data.stack) error.stack = data.stack;
   return error;
+}
+
+/** Why arguments cannot be sent, and the option that holds what cannot. */
+function unsendable(args: unknown, cause: Error): EngineError {
+  const place = functionIn(args) ?? [];
+  const option = place[1] ?? place[0];
+  const message = `${place.slice(1).join(".") || "what was given"} cannot be sent to the engine: ${cause.message.slice(0, 200)}`;
+  return new EngineError("InvalidArgument", message, option ? { option } : {}, { cause });
+}
+
+/** The keys that lead to a function, which no message holds. */
+function functionIn(value: unknown): string[] | null {
+  if (typeof value === "function") return [];
+  for (const [key, inner] of value instanceof Object ? Object.entries(value) : []) {
+    const place = functionIn(inner);
+    if (place) return [key, ...place];
+  }
+  return null;
 }

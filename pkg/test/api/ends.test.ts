@@ -93,9 +93,32 @@ test("a processor must leave the logits where they are", async (context) => {
 test("what cannot be sent to the worker, and what is no id", async (context) => {
   const model = await demo(context);
   const said = [{ role: "user", content: "x", f() {} }];
-  assert.match((await failure(() => model.chat(said as never, GREEDY).finished)).message, /cannot be sent/);
+  const unsent = await failure(() => model.chat(said as never, GREEDY).finished);
+  assert.match(unsent.message, /^messages\.0\.f cannot be sent to the engine: /);
+  assert.equal(unsent.detail.option, "messages");
+  const execute = { type: "function", function: { name: "a", parameters: {} }, execute() {} };
+  const { message, detail } = await failure(
+    () => model.chat([{ role: "user", content: "x" }], { tools: [execute as never] }).finished,
+  );
+  assert.match(message, /^tools\.0\.execute cannot be sent/);
+  assert.equal(detail.option, "tools");
   for (const ids of [[1, undefined], [undefined], new Array(2), [null]] as never[]) {
     assert.match((await failure(() => model.logits(ids))).message, /integers from 0, not (undefined|null)/);
+  }
+  for (const [option, value] of Object.entries({ adapters: new Array(2), stop: new Array(2), logitBias: new Map() })) {
+    const { code, detail } = await failure(() => model.generate("x", { [option]: value } as never).finished);
+    assert.deepEqual([code, detail.option], ["InvalidArgument", option]);
+  }
+  assert.match(
+    (await failure(() => model.generate("x", new Map() as never))).message,
+    /options must be an object, not a Map/,
+  );
+  assert.match((await failure(() => model.embed(new Array(2) as never))).message, /texts must be/);
+  assert.match((await failure(() => model.chat(new Array(2) as never).finished)).message, /messages must be a list of/);
+  for (const part of [{ type: "reasoning", text: "secret" }, { text: "x" }]) {
+    const messages = [{ role: "user", content: [part] }] as never;
+    const { detail } = await failure(() => model.chat(messages).finished);
+    assert.equal(detail.option, "messages[0].content[0]");
   }
   assert.match((await failure(() => model.generate(undefined as never))).message, /generate: prompt must be a text or/);
   assert.match((await failure(() => model.embed("text" as never))).message, /texts must be .*, not "text"/);
