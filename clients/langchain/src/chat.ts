@@ -17,13 +17,14 @@ import {
   createContentParser,
   createFunctionCallingParser,
 } from "@langchain/core/language_models/structured_output";
-import { AIMessage, AIMessageChunk, type BaseMessage } from "@langchain/core/messages";
+import { AIMessage, type AIMessageChunk, type BaseMessage } from "@langchain/core/messages";
 import { type ChatGeneration, ChatGenerationChunk, type ChatResult } from "@langchain/core/outputs";
 import type { Runnable } from "@langchain/core/runnables";
 import { convertToOpenAITool } from "@langchain/core/utils/function_calling";
 import { toJsonSchema } from "@langchain/core/utils/json_schema";
 import type { ChatOptions, Finished } from "ternlight";
 import { type AnswerPart, type ChatPartsOptions, chatParts, randomId } from "ternlight/integration";
+import { AnswerChunk, type Call, CallParser, readCalls } from "./calls.ts";
 import { type EngineFields, enter, withEngine } from "./engine.ts";
 import { toMessage } from "./messages.ts";
 import { callOptions, fieldOptions, metadataOf, toolChoiceOf, usageOf } from "./options.ts";
@@ -36,12 +37,6 @@ export interface ChatTernlightFields extends BaseChatModelParams, EngineFields, 
 
 export interface ChatTernlightCallOptions extends BaseChatModelCallOptions, Omit<Options, "stop"> {
   tools?: BindToolsInput[] | undefined;
-}
-
-interface Call {
-  id: string | undefined;
-  name: string;
-  args: string;
 }
 
 /** With a name, as declarations want it. */
@@ -88,15 +83,9 @@ export class ChatTernlight extends withEngine(Base) {
       else if (part.type === "arguments") calls[part.call]!.args += part.text;
       else finished = part.finished;
     }
-    // A chunk reads the calls from their texts, and tells the ones that are cut off.
-    const { tool_calls, invalid_tool_calls } = new AIMessageChunk({
-      content: "",
-      tool_call_chunks: calls.map((call, index) => ({ ...call, index, type: "tool_call_chunk" as const })),
-    });
     const message = new AIMessage({
       content: text,
-      tool_calls: tool_calls ?? [],
-      invalid_tool_calls: invalid_tool_calls ?? [],
+      ...readCalls(calls),
       usage_metadata: usageOf(finished!),
       response_metadata: metadataOf(this.model, finished!, calls.length),
     });
@@ -122,15 +111,15 @@ export class ChatTernlight extends withEngine(Base) {
 
   #chunk(part: AnswerPart, calls: number): AIMessageChunk {
     const type = "tool_call_chunk" as const;
-    if (part.type === "text") return new AIMessageChunk({ content: part.text });
+    if (part.type === "text") return new AnswerChunk({ content: part.text });
     if (part.type === "call") {
       const begun = { index: part.call, id: part.id ?? randomId("call"), name: part.name, args: "", type };
-      return new AIMessageChunk({ content: "", tool_call_chunks: [begun] });
+      return new AnswerChunk({ content: "", tool_call_chunks: [begun] });
     }
     if (part.type === "arguments")
-      return new AIMessageChunk({ content: "", tool_call_chunks: [{ index: part.call, args: part.text, type }] });
+      return new AnswerChunk({ content: "", tool_call_chunks: [{ index: part.call, args: part.text, type }] });
     const { finished } = part;
-    return new AIMessageChunk({
+    return new AnswerChunk({
       content: "",
       usage_metadata: usageOf(finished),
       response_metadata: metadataOf(this.model, finished, calls),
@@ -175,7 +164,7 @@ export class ChatTernlight extends withEngine(Base) {
       const llm = this.bindTools([tool], { tool_choice: called, oneCall: true });
       return assembleStructuredOutputPipeline(
         llm,
-        createFunctionCallingParser(schema, called),
+        createFunctionCallingParser(schema, called, CallParser),
         includeRaw,
         "StructuredOutputRunnable",
       );

@@ -163,9 +163,52 @@ test("bindTools makes calls, whole and streamed", async () => {
   const any = await caller.bindTools([weather], { tool_choice: "any", oneCall: true }).invoke("Is it raining?");
   assert.equal(any.tool_calls.length, 1);
   assert.equal(any.response_metadata.finish_reason, "tool_calls");
-  // A call that is cut off is told as such.
-  const cut = await bound.invoke("Is it raining?", { maxTokens: 8 });
-  assert.deepEqual([cut.tool_calls.length, cut.response_metadata.finish_reason], [0, "length"]);
+});
+
+test("a call that is cut off cannot be made, whole and streamed", async () => {
+  const ran = [];
+  const read = tool(async ({ path }) => void ran.push(path), {
+    name: "read",
+    description: "Reads a file",
+    schema: z.object({ path: z.string().max(60) }),
+  });
+  const bound = caller.bindTools([read], { tool_choice: "read" });
+  const { tool_calls: whole } = await bound.invoke("Is it raining?");
+  assert.equal(whole.length, 1);
+  const lengths = new Set();
+  for (let maxTokens = 4; maxTokens < 64; maxTokens += 4) {
+    const { content, tool_calls: calls, invalid_tool_calls: cut } = await bound.invoke("Is it raining?", { maxTokens });
+    // Before its arguments begin, it is no call but a text.
+    const found = content === "" ? [...calls.map(({ args }) => args.path), ...cut.map(({ name }) => name)] : [];
+    assert.deepEqual(found, content !== "" ? [] : calls.length > 0 ? [whole[0].args.path] : ["read"], `${maxTokens}`);
+    for (const { args, error } of cut) {
+      assert.match(args, /^\{/);
+      assert.match(error, /^the arguments of read are no whole JSON: /);
+      lengths.add(args.length);
+    }
+    const same = ({ tool_calls, invalid_tool_calls }) => {
+      const shown = ({ name, args, error }) => ({ name, args, error });
+      assert.deepEqual(tool_calls.map(shown), calls.map(shown), `${maxTokens}`);
+      assert.deepEqual(invalid_tool_calls.map(shown), cut.map(shown), `${maxTokens}`);
+    };
+    let all;
+    for await (const chunk of await bound.stream("Is it raining?", { maxTokens }))
+      all = all ? all.concat(chunk) : chunk;
+    same(all);
+    same(JSON.parse(JSON.stringify(all)).kwargs);
+    for await (const { event, data } of bound.streamEvents("Is it raining?", { maxTokens, version: "v2" }))
+      if (event === "on_chat_model_end") same(data.output);
+  }
+  assert.ok(lengths.size > 3, `cut in ${lengths.size} places`);
+
+  const model = new ChatTernlight({ model: await caller.load(), temperature: 0, maxTokens: 56 });
+  const calling = createMiddleware({
+    name: "Calling",
+    wrapModelCall: (request, handler) => handler({ ...request, toolChoice: "required" }),
+  });
+  const agent = createAgent({ model, tools: [read], middleware: [calling] });
+  const { messages } = await agent.invoke({ messages: [{ role: "user", content: "Is it raining?" }] });
+  assert.deepEqual([messages.length, messages[1].invalid_tool_calls.length, ran], [2, 1, []]);
 });
 
 test("withStructuredOutput keeps to a schema by each of its methods", async () => {
@@ -179,6 +222,20 @@ test("withStructuredOutput keeps to a schema by each of its methods", async () =
     .withStructuredOutput(schema, { method: "functionCalling", name: "place" })
     .invoke("As JSON:");
   assert.deepEqual(schema.parse(called), called);
+  // A result that is cut off is none, whatever the schema would take.
+  const text = z.object({ text: z.string().max(60) });
+  const cut = caller.withStructuredOutput(text, { method: "functionCalling", name: "note" });
+  for (const [maxTokens, problem] of [
+    [20, /the answer ended before the arguments of its call, with finish_reason "length"/],
+    [56, /the arguments of note are no whole JSON/],
+  ]) {
+    const short = cut.withConfig({ maxTokens });
+    await assert.rejects(short.invoke("As JSON:"), problem);
+    const streamed = async () => {
+      for await (const _ of await short.stream("As JSON:"));
+    };
+    await assert.rejects(streamed, problem);
+  }
   const plain = {
     type: "object",
     properties: { age: { type: "integer", maximum: 9 } },
