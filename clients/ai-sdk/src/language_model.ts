@@ -21,7 +21,7 @@ import {
   randomId,
 } from "ternlight/integration";
 import { toMessages } from "./prompt.ts";
-import { toSettings } from "./settings.ts";
+import { type Settings, toSettings } from "./settings.ts";
 
 export interface TernlightLanguageModel extends LanguageModelV3 {
   /** Whether the model can answer here, and whether something has to be downloaded for it. */
@@ -45,8 +45,11 @@ export function languageModel(handle: LazyModel): TernlightLanguageModel {
     supportedUrls: {},
     doGenerate: (call) => generated(handle, call),
     async doStream(call) {
+      // What cannot be asked rejects here: the SDK tells of that in a part, and of nothing that a stream throws.
+      const asked = toAsked(call);
       const abort = new AbortController();
-      const parts = answer(handle, { ...call, abortSignal: eitherSignal(call.abortSignal, abort.signal) }, true);
+      const given = { ...call, abortSignal: eitherSignal(call.abortSignal, abort.signal) };
+      const parts = answer(handle, given, asked, true);
       return { stream: streamOf(parts, abort) };
     },
     availability: handle.availability,
@@ -77,7 +80,7 @@ async function generated(handle: LazyModel, call: LanguageModelV3CallOptions): P
     usage: usageOf(null),
     warnings: [],
   };
-  for await (const part of answer(handle, call, false)) collect(result, part);
+  for await (const part of answer(handle, call, toAsked(call), false)) collect(result, part);
   return result;
 }
 
@@ -97,14 +100,22 @@ function collect(result: LanguageModelV3GenerateResult, part: Part): void {
   }
 }
 
+interface Asked extends Settings {
+  messages: ChatMessage[];
+}
+
+const toAsked = (call: LanguageModelV3CallOptions): Asked => ({
+  ...toSettings(call),
+  messages: toMessages(call.prompt),
+});
+
 /** @param told whether an error is a part of the stream, as the SDK wants it there; otherwise it is thrown */
 async function* answer(
   handle: LazyModel,
   call: LanguageModelV3CallOptions,
+  { messages, options, warnings }: Asked,
   told: boolean,
 ): AsyncGenerator<Part, undefined> {
-  const { options, warnings } = toSettings(call);
-  const messages = toMessages(call.prompt);
   yield { type: "stream-start", warnings };
   try {
     const { abortSignal: signal } = call;

@@ -200,17 +200,21 @@ for (const [version, ai] of Object.entries({ "ai 6": ai6, "ai 7": ai7 })) {
   });
 
   test(`${version}: files of text are read, others are refused`, async () => {
-    const ask = (mediaType) => {
+    const asked = (mediaType) => {
       const file = { type: "file", mediaType, data: new TextEncoder().encode("Once upon a time") };
-      return ai.generateText({
-        ...greedy,
-        prompt: undefined,
-        maxRetries: 0,
-        messages: [{ role: "user", content: [file] }],
-      });
+      return { ...greedy, prompt: undefined, maxRetries: 0, messages: [{ role: "user", content: [file] }] };
     };
-    assert.equal((await ask("text/plain")).text, CONTINUATION);
-    await assert.rejects(ask("image/png"), { name: "AI_UnsupportedFunctionalityError" });
+    const name = "AI_UnsupportedFunctionalityError";
+    assert.equal((await ai.generateText(asked("text/plain"))).text, CONTINUATION);
+    await assert.rejects(ai.generateText(asked("image/png")), { name });
+    // Streamed it is a part, of which the page that reads the stream hears as well.
+    const errors = [];
+    const stream = () => ai.streamText({ ...asked("image/png"), onError: ({ error }) => errors.push(error.name) });
+    const parts = [];
+    for await (const part of stream().fullStream) if (part.type === "error") parts.push(part.error.name);
+    const response = stream().toUIMessageStreamResponse({ onError: (error) => error.message });
+    assert.match(await response.text(), /"type":"error","errorText":"The model reads text, and no files of type image/);
+    assert.deepEqual([parts, errors], [[name], [name, name]]);
   });
 
   test(`${version}: embedMany`, async () => {
