@@ -18,10 +18,10 @@ export class Talk {
   /** The messages that the session holds. */
   #held: readonly ChatMessage[] = [];
   #generation: Generation | null = null;
-  /** Settles when the answer under way has ended. */
-  #running: Promise<void> = Promise.resolve();
-  /** Of several who wait for an answer to end, the last one asks. */
-  #turn = 0;
+  /** Settles when the answer under way, and those that wait for it, have ended. */
+  #running: Promise<unknown> = Promise.resolve();
+  /** Counts stops: they also end the answers that have not begun. */
+  #stops = 0;
   /** Counts conversations: an answer that belongs to an earlier one shows nothing any more. */
   #conversation = 0;
 
@@ -36,28 +36,38 @@ export class Talk {
 
   readonly state = (): TalkState => this.#state;
 
-  readonly stop = (): void => this.#generation?.stop();
+  readonly stop = (): void => {
+    this.#stops++;
+    this.#generation?.stop();
+  };
 
-  /** @param next what is to be answered, from the messages so far */
-  async ask(
+  /**
+   * Stops the answer under way and has another one behind it.
+   *
+   * @param next what is to be answered, from the messages so far
+   */
+  ask(
     model: Model | null,
     next: (messages: readonly ChatMessage[]) => readonly ChatMessage[],
     options: ChatOptions,
   ): Promise<Finished | null> {
-    const turn = ++this.#turn;
     this.stop();
-    await this.#running;
-    if (turn !== this.#turn) return null;
-    const messages = next(this.#state.messages);
-    this.#set({ messages, status: "running", error: null, finished: null });
-    const answer = this.#answer(model, messages, options);
-    this.#running = answer.then(() => {});
+    const [stops, conversation] = [this.#stops, this.#conversation];
+    const answer = this.#running.then(() => {
+      if (conversation !== this.#conversation) return null;
+      const answered = this.#answer(model, next(this.#state.messages), options);
+      // Who stops it before it has begun means it as who stops it before its first word.
+      if (stops !== this.#stops) this.#generation?.stop();
+      return answered;
+    });
+    this.#running = answer.catch(() => null);
     return answer;
   }
 
   async #answer(model: Model | null, messages: readonly ChatMessage[], options: ChatOptions) {
     const conversation = this.#conversation;
     const show = (change: Partial<TalkState>) => conversation === this.#conversation && this.#set(change);
+    show({ messages, status: "running", error: null, finished: null });
     try {
       const session = this.#sessionFor(loaded(model), messages);
       this.#generation = session.chat(messages, options);
@@ -88,7 +98,6 @@ export class Talk {
 
   /** Stops the answer and closes the session. The messages stay. */
   readonly end = (): void => {
-    this.#turn++;
     this.#conversation++;
     this.stop();
     this.#drop();

@@ -23,7 +23,7 @@ export interface ChatSession {
    * Says something and has it answered: a text of the user's, or messages, results of tools for example. An answer under way is stopped
    * first.
    *
-   * @returns what the answer ends with; null where it fails, as `error` says, or another one takes its place
+   * @returns what the answer ends with; null where it fails, as `error` says, or another conversation or model takes its place
    */
   send(content: string | readonly ChatMessage[], options?: ChatOptions): Promise<Finished | null>;
   /** Has the last message that is no answer answered again. */

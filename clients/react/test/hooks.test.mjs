@@ -228,6 +228,25 @@ for (const [name, alias] of Object.entries(reacts)) {
     assert.equal(after.finishReason, "length");
     assert.equal((await state()).roles.split(",").slice(-4).join(), "user,assistant,user,assistant");
 
+    // So it is with who speaks, or stops, before an answer has begun.
+    const [reasons, messages] = await page.evaluate(async () => {
+      const { chat } = globalThis.seen.one;
+      const long = { maxTokens: 10_000, ignoreEos: true };
+      chat.reset();
+      const ended = await Promise.all([chat.send("One", long), chat.send("Two", long), chat.send("Three")]);
+      const last = chat.send("Four", long);
+      chat.stop();
+      ended.push(await last);
+      await new Promise((resolve) => setTimeout(resolve));
+      const { messages, status } = globalThis.seen.one.chat;
+      return [[...ended.map(({ finishReason }) => finishReason), status], messages];
+    });
+    assert.deepEqual(reasons, ["stopped", "stopped", "length", "stopped", "idle"]);
+    assert.deepEqual(
+      messages.map(({ role, content }) => (role === "assistant" ? role : content)),
+      ["Be brief. ", "One", "assistant", "Two", "assistant", "Three", "assistant", "Four", "assistant"],
+    );
+
     await page.evaluate(() => void globalThis.seen.one.chat.send("More", { maxTokens: 200 }));
     await page.waitForFunction(() => globalThis.seen.one.chat.status === "running");
     await page.evaluate(() => globalThis.seen.one.chat.reset());
