@@ -17,7 +17,7 @@ import {
   createContentParser,
   createFunctionCallingParser,
 } from "@langchain/core/language_models/structured_output";
-import { AIMessage, type AIMessageChunk, type BaseMessage } from "@langchain/core/messages";
+import { AIMessage, type AIMessageChunk, type BaseMessage, type MessageContent } from "@langchain/core/messages";
 import { type ChatGeneration, ChatGenerationChunk, type ChatResult } from "@langchain/core/outputs";
 import type { Runnable } from "@langchain/core/runnables";
 import { convertToOpenAITool } from "@langchain/core/utils/function_calling";
@@ -26,7 +26,7 @@ import type { ChatOptions, Finished } from "ternlight";
 import { type AnswerPart, type ChatPartsOptions, chatParts, randomId } from "ternlight/integration";
 import { AnswerChunk, type Call, CallParser, readCalls } from "./calls.ts";
 import { type EngineFields, enter, withEngine } from "./engine.ts";
-import { toMessage } from "./messages.ts";
+import { tokensOf, toMessage } from "./messages.ts";
 import { callOptions, fieldOptions, metadataOf, toolChoiceOf, usageOf } from "./options.ts";
 
 /** Every option of `chat`, as far as LangChain has no word of its own for it; and `oneCall`, which ends an answer behind its first call. */
@@ -56,6 +56,10 @@ export class ChatTernlight extends withEngine(Base) {
 
   _llmType(): string {
     return "ternlight";
+  }
+
+  override async getNumTokens(content: MessageContent): Promise<number> {
+    return tokensOf(await this.load(), content);
   }
 
   override invocationParams(options?: this["ParsedCallOptions"]): Record<string, unknown> {

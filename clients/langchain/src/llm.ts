@@ -2,9 +2,11 @@
 
 import type { CallbackManagerForLLMRun } from "@langchain/core/callbacks/manager";
 import { BaseLLM, type BaseLLMCallOptions, type BaseLLMParams } from "@langchain/core/language_models/llms";
+import type { MessageContent } from "@langchain/core/messages";
 import { GenerationChunk, type LLMResult } from "@langchain/core/outputs";
 import type { Finished, GenerateOptions } from "ternlight";
 import { type EngineFields, enter, inPlace, withEngine } from "./engine.ts";
+import { tokensOf } from "./messages.ts";
 import { callOptions, fieldOptions, metadataOf, usageOf } from "./options.ts";
 
 type Options = Omit<GenerateOptions, "signal">;
@@ -31,6 +33,10 @@ export class TernlightLLM extends withEngine(Base) {
 
   _llmType(): string {
     return "ternlight";
+  }
+
+  override async getNumTokens(content: MessageContent): Promise<number> {
+    return tokensOf(await this.load(), content);
   }
 
   override invocationParams(options?: this["ParsedCallOptions"]): Record<string, unknown> {

@@ -1,7 +1,7 @@
 /** LangChain's messages as those of a chat template. */
 
-import { type BaseMessage, isAIMessage, isToolMessage } from "@langchain/core/messages";
-import type { ChatMessage } from "ternlight";
+import { type BaseMessage, isAIMessage, isToolMessage, type MessageContent } from "@langchain/core/messages";
+import type { ChatMessage, Model } from "ternlight";
 
 const ROLES: Readonly<Record<string, string>> = {
   human: "user",
@@ -32,4 +32,11 @@ export function toMessage(message: BaseMessage): ChatMessage {
 function textsOf({ content }: BaseMessage): ChatMessage["content"] {
   if (typeof content === "string") return content;
   return content as unknown as ChatMessage["content"];
+}
+
+/** The tokens of a text, or of a message's parts of text, by the model's own tokenizer: LangChain's would be fetched from a server. */
+export function tokensOf(model: Model, content: MessageContent): Promise<number> {
+  const textOf = (part: Exclude<MessageContent, string>[number]) => (part.type === "text" ? String(part.text) : "");
+  const text = typeof content === "string" ? content : content.map(textOf).join("");
+  return model.countTokens(text, { addSpecial: false });
 }

@@ -1,7 +1,7 @@
 /** The classes in LangChain itself, and an agent and a retrieval as its users write them. */
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
-import { AIMessage, HumanMessage, SystemMessage, ToolMessage } from "@langchain/core/messages";
+import { AIMessage, HumanMessage, SystemMessage, ToolMessage, trimMessages } from "@langchain/core/messages";
 import { StringOutputParser } from "@langchain/core/output_parsers";
 import { ChatPromptTemplate } from "@langchain/core/prompts";
 import { RunnablePassthrough, RunnableSequence } from "@langchain/core/runnables";
@@ -259,6 +259,21 @@ test("an LLM continues texts, in a batch and streamed", async () => {
   assert.equal(llmOutput.tokenUsage.completionTokens, 600);
   await assert.rejects(llm.invoke(prompt, { signal: AbortSignal.abort() }), { name: "AbortError" });
   assert.equal(await llm.invoke(prompt, { maxTokens: 2 }), CONTINUATION.split(" ").slice(0, 3).join(" "));
+});
+
+test("tokens are counted by the model's tokenizer, and nothing is fetched for it", async (context) => {
+  const fetched = context.mock.method(globalThis, "fetch", () => Promise.reject(new Error("no network here")));
+  const count = async (text) => (await (await chat.load()).tokenize(text, { addSpecial: false })).length;
+  const text = "Rumpelstiltskin’s straw, spun: 🧵";
+  assert.equal(await chat.getNumTokens(text), await count(text));
+  assert.equal(await new TernlightLLM({ ...greedy, model: await chat.load() }).getNumTokens(text), await count(text));
+  const image = { type: "image_url", image_url: { url: "data:," } };
+  assert.equal(await chat.getNumTokens([{ type: "text", text: "Once upon" }, image]), await count("Once upon"));
+  const said = Array.from({ length: 20 }, (_, i) => new HumanMessage(`${i}: ${text}`));
+  const maxTokens = (await count(`10: ${text}`)) * 3;
+  const kept = await trimMessages(said, { maxTokens, tokenCounter: chat, strategy: "last" });
+  assert.deepEqual([kept.length, kept[2].content], [3, `19: ${text}`]);
+  assert.equal(fetched.mock.callCount(), 0);
 });
 
 test("a retrieval finds what is nearest and answers with it", async () => {
