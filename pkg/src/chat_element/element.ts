@@ -26,6 +26,9 @@ const PROPERTIES = [
   ...(["strings", "loadOptions", "chatOptions", "messages"] as const),
 ];
 
+/** While letters are composed, keys belong to the input method; Safari tells the last one by its code alone. */
+const composes = (event: KeyboardEvent): boolean => event.isComposing || event.keyCode === 229;
+
 export abstract class ChatElement extends Element {
   static readonly observedAttributes: readonly string[] = ["src", "confirm", "label", "placeholder"];
 
@@ -56,14 +59,13 @@ export abstract class ChatElement extends Element {
       void this.send(input.value);
     });
     input.addEventListener("keydown", (event) => {
-      // While letters are composed, Enter belongs to the input method; Safari tells the last one by its code alone.
-      if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
+      if (event.key !== "Enter" || event.shiftKey || composes(event)) return;
       event.preventDefault();
       form.requestSubmit();
     });
     stop.addEventListener("click", () => this.stop());
     root.addEventListener("keydown", (event) => {
-      if ((event as KeyboardEvent).key === "Escape") this.stop();
+      if ((event as KeyboardEvent).key === "Escape" && !composes(event as KeyboardEvent)) this.stop();
     });
   }
 
@@ -232,7 +234,8 @@ export abstract class ChatElement extends Element {
     }
     if (this.#failed) this.#view.log.lastElementChild?.remove();
     this.#failed = null;
-    this.#view.input.value = "";
+    // What else is written there meanwhile stays.
+    if (this.#view.input.value === text) this.#view.input.value = "";
     this.#show("user").update(text);
     const answer = this.#answer(model, text, this.#conversation);
     this.#answering = answer;

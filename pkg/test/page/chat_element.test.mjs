@@ -307,6 +307,28 @@ test("errors in plain words, with another try; the page hears of them", async (c
   assert.equal((await chat.texts("user")).length, 1);
 });
 
+test("what is typed meanwhile stays where something else is asked", async (context) => {
+  const chat = await open(context, demo);
+  await chat.reach("ready");
+  await chat.element.evaluate((element) => {
+    element.chatOptions = { maxTokens: 0.5 };
+  });
+  await chat.input.fill("Once upon a time");
+  await chat.page.keyboard.press("Enter");
+  await chat.page.getByRole("alert").waitFor();
+  assert.equal(await chat.input.inputValue(), "");
+  await chat.input.fill("And then?");
+  await chat.element.evaluate((element) => {
+    element.chatOptions = { maxTokens: 4 };
+  });
+  await chat.button("Try again").click();
+  await chat.page.waitForFunction(() => globalThis.told.at(-1)[0] === "answer");
+  assert.equal(await chat.input.inputValue(), "And then?");
+  await chat.element.evaluate((element) => element.send("A question of the page"));
+  assert.equal(await chat.input.inputValue(), "And then?");
+  assert.deepEqual(await chat.texts("user"), ["Once upon a time", "A question of the page"]);
+});
+
 test("Stop and Escape end an answer with what there is; the focus stays in the chat", async (context) => {
   const chat = await open(context, demo);
   await chat.reach("ready");
@@ -333,6 +355,27 @@ test("Stop and Escape end an answer with what there is; the focus stays in the c
       "TEXTAREA",
     );
   }
+});
+
+test("Escape of an input method is no stop", async (context) => {
+  const chat = await open(context, demo);
+  await chat.reach("ready");
+  await chat.element.evaluate((element) => {
+    element.chatOptions = { ignoreEos: true, maxTokens: 10_000 };
+  });
+  await chat.ask("One dark night");
+  const [early, late] = await chat.element.evaluate(async (element) => {
+    const input = element.shadowRoot.querySelector("textarea");
+    const pressed = { key: "Escape", bubbles: true, composed: true };
+    input.dispatchEvent(new KeyboardEvent("keydown", { ...pressed, isComposing: true }));
+    input.dispatchEvent(new KeyboardEvent("keydown", { ...pressed, keyCode: 229 }));
+    const stopped = new Promise((resolve) => element.addEventListener("answer", () => resolve("stopped")));
+    const goes = new Promise((resolve) => setTimeout(resolve, 300, element.state));
+    const early = await Promise.race([stopped, goes]);
+    input.dispatchEvent(new KeyboardEvent("keydown", pressed));
+    return [early, await stopped];
+  });
+  assert.deepEqual([early, late], ["answering", "stopped"]);
 });
 
 test("a screen reader hears whole sentences, and no text twice", async (context) => {
