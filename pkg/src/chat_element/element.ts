@@ -1,15 +1,8 @@
 /** `<ternlight-chat>`: a conversation with a model that runs in the page. */
 
 import { MarkdownStream } from "../markdown/render.ts";
-import type {
-  ChatMessage,
-  ChatOptions,
-  Finished,
-  Generation,
-  LoadOptions,
-  Model,
-  ModelSource,
-} from "../types/index.ts";
+import type { ChatMessage, ChatOptions, Finished, LoadOptions, Model, ModelSource } from "../types/index.ts";
+import { checkFits } from "./fits.ts";
 import { type Engine, Loading, type LoadingStatus } from "./loading.ts";
 import { Sentences } from "./speech.ts";
 import { type ChatStrings, detailOf, ENGLISH, filled, problemOf, sizeText } from "./strings.ts";
@@ -42,7 +35,8 @@ export abstract class ChatElement extends Element {
   /** Settles when the answer under way has ended. */
   #answering: Promise<unknown> = Promise.resolve();
   #messages: readonly ChatMessage[] = [];
-  #generation: Generation | null = null;
+  /** Stops the answer under way, also before it has begun. */
+  #stopping: AbortController | null = null;
   #failed: { error: unknown; question: string } | null = null;
   /** What an event has told: a model, or an error. */
   #told: unknown = null;
@@ -180,7 +174,7 @@ export abstract class ChatElement extends Element {
   }
 
   get state(): ChatState {
-    return this.#generation ? "answering" : this.#loading.state.status;
+    return this.#stopping ? "answering" : this.#loading.state.status;
   }
 
   /** Where `state` is `ready` or `answering`. */
@@ -217,7 +211,7 @@ export abstract class ChatElement extends Element {
 
   /** Ends the answer normally, with the text so far. */
   stop(): void {
-    this.#generation?.stop();
+    this.#stopping?.abort();
   }
 
   /**
@@ -226,7 +220,7 @@ export abstract class ChatElement extends Element {
    * @returns what the answer ends with; null where there was nothing to ask, no model yet, or an error
    */
   async send(text: string): Promise<Finished | null> {
-    if (text.trim() === "" || this.#generation) return null;
+    if (text.trim() === "" || this.#stopping) return null;
     const { model } = this.#loading.state;
     if (!model) {
       this.#view.say(this.#strings.notReady);
@@ -243,7 +237,9 @@ export abstract class ChatElement extends Element {
   }
 
   async #answer(model: Model, question: string, conversation: number): Promise<Finished | null> {
-    const messages = [...this.#messages, { role: "user", content: question }];
+    const options: ChatOptions = { onContextFull: "shift", ...this.#chatOptions };
+    const asked = { role: "user", content: question };
+    const messages = [...this.#messages, asked];
     const system = this.system === "" ? [] : [{ role: "system", content: this.system }];
     const shown = this.#show("assistant");
     const sentences = new Sentences();
@@ -253,26 +249,35 @@ export abstract class ChatElement extends Element {
       for (const one of sentences.next(text, last)) this.#view.speak(one);
     };
     this.#view.hush();
+    this.#stopping = new AbortController();
+    const { signal } = this.#stopping;
+    this.#update(this.#strings.answering);
     try {
-      this.#generation = model.chat([...system, ...messages], { onContextFull: "shift", ...this.#chatOptions });
-      this.#update(this.#strings.answering);
-      for await (const piece of this.#generation) {
+      await checkFits(model, [...system, asked], options);
+      const generation = model.chat([...system, ...messages], options);
+      if (signal.aborted) generation.stop();
+      signal.addEventListener("abort", () => generation.stop());
+      for await (const piece of generation) {
         text += piece.text;
         if (!current()) continue;
         this.#view.write(() => shown.update(text));
         speak();
       }
-      const finished = await this.#generation.finished;
-      this.#generation = null;
-      if (!current()) return finished;
-      speak(true);
-      this.#ended(messages, finished, shown.remove);
+      const finished = await generation.finished;
+      this.#stopping = null;
+      if (current()) {
+        speak(true);
+        this.#ended(messages, finished, shown.remove);
+      } else this.#update();
       return finished;
     } catch (error) {
-      this.#generation = null;
-      if (!current()) return null;
-      shown.remove();
-      this.#failed = { error, question };
+      this.#stopping = null;
+      if (current()) {
+        shown.remove();
+        // It is shortened where it was written.
+        if ((error as { code?: unknown } | null)?.code === "ContextFull") this.#view.input.value ||= question;
+        this.#failed = { error, question };
+      }
       this.#update();
       return null;
     }
@@ -325,7 +330,7 @@ export abstract class ChatElement extends Element {
   /** Shows what has changed, and tells the page of it. */
   #update(words?: string): void {
     const { status, model, error } = this.#loading.state;
-    this.#view.set(status === "ready" && !this.#generation, this.#generation !== null);
+    this.#view.set(status === "ready" && !this.#stopping, this.#stopping !== null);
     this.#view.notice(this.#notice());
     if (words !== undefined) this.#view.say(words);
     const wrong = status === "error" ? error : this.#failed?.error;

@@ -307,6 +307,40 @@ test("errors in plain words, with another try; the page hears of them", async (c
   assert.equal((await chat.texts("user")).length, 1);
 });
 
+test("a question that is too long is refused; a long conversation leaves out its oldest turns", async (context) => {
+  const chat = await open(context, '<ternlight-chat src="/tiny.gguf" system="Be brief."></ternlight-chat>');
+  await chat.reach("ready");
+  await chat.element.evaluate((element) => {
+    element.chatOptions = { maxTokens: 4, seed: 1, ignoreEos: true };
+    const turn = (_, i) => ({ role: i % 2 ? "assistant" : "user", content: "word ".repeat(40) });
+    element.messages = Array.from({ length: 2 * Math.ceil(element.model.info.contextLength / 40) }, turn);
+    element.addEventListener("answer", ({ detail }) => (globalThis.dropped = detail.finished.droppedMessages));
+  });
+  const long = "word ".repeat(3000).trim();
+  await chat.input.fill(long);
+  await chat.button("Send").click();
+  const alert = chat.page.getByRole("alert");
+  assert.match(await alert.innerText(), /more text than the model can read at once\. Shorten the message/);
+  await chat.page.getByText("Details").click();
+  assert.match(
+    await chat.page.locator("details").innerText(),
+    /ContextFull: the message has \d+ tokens: expected at most/,
+  );
+  assert.equal(await chat.input.inputValue(), long);
+  await chat.ask("word");
+  await chat.reach("ready");
+  assert.equal(await alert.count(), 0);
+  assert.ok((await chat.page.evaluate(() => globalThis.dropped)) > 0);
+  assert.equal((await chat.texts("user")).at(-1), "word");
+  // A page may have its own way, the engine's ones among them.
+  await chat.element.evaluate((element) => {
+    element.chatOptions = { ...element.chatOptions, truncate: "left" };
+  });
+  await chat.ask(long);
+  await chat.reach("ready");
+  assert.equal(await alert.count(), 0);
+});
+
 test("what is typed meanwhile stays where something else is asked", async (context) => {
   const chat = await open(context, demo);
   await chat.reach("ready");
@@ -357,12 +391,16 @@ test("Stop and Escape end an answer with what there is; the focus stays in the c
   }
 });
 
-test("Escape of an input method is no stop", async (context) => {
+test("a stop counts before the answer begins; Escape of an input method is none", async (context) => {
   const chat = await open(context, demo);
   await chat.reach("ready");
-  await chat.element.evaluate((element) => {
+  const reason = await chat.element.evaluate(async (element) => {
     element.chatOptions = { ignoreEos: true, maxTokens: 10_000 };
+    const answer = element.send("One dark night");
+    element.stop();
+    return (await answer).finishReason;
   });
+  assert.equal(reason, "stopped");
   await chat.ask("One dark night");
   const [early, late] = await chat.element.evaluate(async (element) => {
     const input = element.shadowRoot.querySelector("textarea");
@@ -516,6 +554,15 @@ test("a conversation that a page has kept goes on", async (context) => {
   await chat.input.fill("And?");
   await chat.button("Send").click();
   await chat.page.waitForFunction(() => document.querySelector("ternlight-chat").messages.length === 4);
+  // In the middle of an answer, which belongs to another conversation then.
+  await chat.element.evaluate((element) => {
+    element.chatOptions = { ignoreEos: true, maxTokens: 10_000 };
+    void element.send("More");
+    element.messages = [];
+  });
+  await chat.reach("ready");
+  assert.equal(await chat.button("Send").getAttribute("aria-disabled"), "false");
+  assert.equal(await chat.button("Stop").count(), 0);
 });
 
 test("light and dark follow the page; custom properties and parts change the look", async (context) => {
