@@ -56,6 +56,7 @@ const words = {
   ],
   BadTemplate: ["The model’s chat template does not work.", "Use the text view, or another version of the model."],
   PartMissing: ["A part of this page could not be loaded.", "Without a network, only what was kept opens. Try again."],
+  NoMessage: ["There is nothing to send.", "Write a message first, or attach a text file in a chat."],
   NotText: ["This file is no text.", "Text files in UTF-8 can be attached."],
   TooLarge: ["This file is too large.", "Take a part of it."],
   BadImport: ["This file holds no conversations.", "Choose one that this page has exported."],
@@ -78,8 +79,12 @@ const words = {
 
 const elsewhere = "Download the file where you may, and choose it here.";
 
-/** What a server has answered, where that says more than the code of the error. */
-function answered({ reason, status }) {
+/** What the details of an error say, where that is more than its code does. */
+function specific(code, { reason, status, option, expected, found }) {
+  if (code === "InvalidArgument" && option === "source") {
+    const told = expected && found ? `It must be ${expected}, not ${found}.` : "The details say what is wrong with it.";
+    return ["This is no model, or more than one.", told];
+  }
   if (reason === "RepoNotFound") return [words.NotFound[0], "Its name is misspelt, or it is private."];
   if (reason === "GatedRepo")
     return ["This model is gated.", `Its owner wants terms to be accepted on its page. ${elsewhere}`];
@@ -91,9 +96,10 @@ function answered({ reason, status }) {
 
 /** @returns what happened, what to do, and the error itself as text */
 export function explain(error) {
+  if (error?.cause?.name === "SecurityError") return explain(error.cause);
   const code = typeof error?.code === "string" ? error.code : (error?.name ?? "Error");
   const detail = error?.detail ?? {};
-  const [title, advice] = answered(detail) ?? words[code] ?? ["Something went wrong.", again];
+  const [title, advice] = specific(code, detail) ?? words[code] ?? ["Something went wrong.", again];
   return {
     title,
     advice: [needs(detail), advice].filter(Boolean).join(" "),
@@ -113,10 +119,22 @@ export async function lackingFor(error) {
   if (error.code === "UnsupportedRuntime") {
     return "This browser’s WebAssembly has no SIMD (simd128), which the engine computes with.";
   }
+  if (!compiles()) {
+    return "WebAssembly is blocked here, by a setting or a content security policy that lacks 'wasm-unsafe-eval'.";
+  }
   if (error.code === "WorkerFailed" && !(await workersRun())) {
     return "Workers are blocked here, by a setting, an extension or a content security policy. The engine lives in one.";
   }
   return null;
+}
+
+function compiles() {
+  try {
+    // A module without anything in it.
+    return Boolean(new WebAssembly.Module(Uint8Array.of(0, 97, 115, 109, 1, 0, 0, 0)));
+  } catch {
+    return false;
+  }
 }
 
 function workersRun() {

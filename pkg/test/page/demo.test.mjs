@@ -327,6 +327,11 @@ test("a browser that lacks something is told what", async (context) => {
     await page.reach("unsupported");
     assert.match(await page.problem.innerText(), says);
     assert.equal(await page.generate.count(), 0);
+    [
+      [damaged("a.gguf", () => {}), damaged("b.gguf", () => {})],
+      /It must be one model, not a\.gguf, b\.gguf/,
+      "InvalidArgument",
+    ],
   }
 });
 
@@ -366,6 +371,7 @@ test("nothing comes from elsewhere, nothing is refused, and little is fetched", 
     );
     const own = ownFiles(page.requests);
     for (const needed of [/index\.js$/, /worker\.js$/, /\.wasm$/, /main\.js$/]) {
+    ["hf:foo", /It must be hf:owner\/repo, .*, not hf:foo/],
       assert.equal(own.filter((name) => needed.test(name)).length, 1, `${needed}: ${own.join(" ")}`);
     }
     assert.ok(!own.some((name) => name.endsWith("chat.js")), "the built-in model has no chat template");
@@ -414,6 +420,14 @@ test("a page that cannot have what a chat template needs is told so", async (con
   await page.choose(tiny);
   await page.reach("failed");
   const told = await page.problem.locator("pre").textContent();
+test("a policy that forbids WebAssembly is said to", async (context) => {
+  const forbidding = policy["content-security-policy"].replace(" 'wasm-unsafe-eval'", "");
+  const url = await demo.server({ headers: { ...isolation, "content-security-policy": forbidding } });
+  const page = await open(context, { url });
+  await page.reach("unsupported");
+  assert.match(await page.problem.innerText(), /content security policy that lacks 'wasm-unsafe-eval'/);
+});
+
   assert.match(told, /^Network: could not import http:\S+\/dist\/chat\.js, which models with a chat template need: ./);
   // Another attempt finds it.
   absent = false;
