@@ -2,7 +2,7 @@
 
 import { showEngine, showModel, summary } from "./facts.js";
 import { duration, left, megabytes, tokens } from "./format.js";
-import { builtIn, dropped, fromAddress, fromFiles, topLevel } from "./models/sources.js";
+import { builtIn } from "./models/sources.js";
 import { Sampling } from "./sampling.js";
 import { Speech } from "./speech.js";
 import { Run, SpeedPanel } from "./speed.js";
@@ -23,14 +23,25 @@ const [prompt, generate, stop, status, output, problem] = [
 const sampling = new Sampling($("composer"));
 const speed = new SpeedPanel({ decode: $("decode"), prefill: $("prefill"), note: $("run-note"), chart: $("chart") });
 const picture = new WeightsPicture($("weights"));
-const openFrom = (address) =>
-  begin((signal) => open(address === builtIn.address ? builtIn : fromAddress(address), signal));
+/** @param how a function of models/chosen.js */
+const openChosen = (how, ...given) =>
+  begin(async (signal) => {
+    const chosen = await part("chosen");
+    return open(await chosen[how](...given), signal);
+  });
+const openFrom = (address) => openChosen("fromAddress", address);
 
 /** What is loaded when it is opened: by name, the module, and what is made of it once. */
 const parts = {
   chat: async () => new (await import("./chat/view.js")).ChatView(output, $("chat"), host),
   json: async () => new (await import("./play/json.js")).JsonView(output, $("json")),
   tools: async () => new (await import("./play/tools.js")).ToolsView(output, $("tools"), host),
+  several: async () => {
+    const { Several } = await import("./several.js");
+    return new Several({ lines: $("beginnings"), list: $("streams"), total: $("together") });
+  },
+  chosen: () => import("./models/chosen.js"),
+  links: () => import("./links.js"),
   chooser: async () => {
     const { Chooser } = await import("./models/chooser.js");
     return new Chooser({ picker: $("picker"), kept: $("kept") }, { load: openFrom, fail: host.fail });
@@ -259,7 +270,6 @@ async function follow({ generation, writer }, run, signal) {
   }
 }
 
-/** Loaded when someone wants it. */
 async function writeSeveral(signal) {
   setState("generating", "Writing");
   try {
@@ -368,32 +378,22 @@ function toggleStorage(open = $("storage").hidden) {
       .catch(host.fail);
 }
 
-const openFiles = (chosen) =>
-  begin(async (signal) => {
-    const { files, place } = await chosen;
-    return open(fromFiles(files, place), signal);
-  });
-
 $("choose").onclick = () => toggleChooser();
 $("store").onclick = () => toggleStorage();
-$("copy-link").onclick = async () => {
-  try {
-    const { linkTo } = await import("./links.js");
-    await navigator.clipboard.writeText(linkTo(choice ?? builtIn, prompt.value));
-    host.say("A link to this model and prompt is copied");
-  } catch (error) {
-    host.fail(error);
-  }
-};
+$("copy-link").onclick = () =>
+  part("links")
+    .then((links) => links.copyLink(choice ?? builtIn, prompt.value))
+    .then(host.say)
+    .catch(host.fail);
 $("built-in").onclick = () => begin((signal) => open(builtIn, signal));
 $("cancel").onclick = () => task.stop();
-for (const [button, input, chosen] of [
-  ["pick-files", "files", (files) => files],
-  ["pick-folder", "folder", topLevel],
+for (const [button, input, how] of [
+  ["pick-files", "files", "fromFiles"],
+  ["pick-folder", "folder", "fromFolder"],
 ]) {
   $(button).onclick = () => $(input).click();
   $(input).onchange = ({ target }) => {
-    openFiles({ files: chosen([...target.files]) });
+    openChosen(how, [...target.files]);
     // The same file may be chosen again.
     target.value = "";
   };
@@ -401,7 +401,7 @@ for (const [button, input, chosen] of [
 
 $("address").onsubmit = (event) => {
   event.preventDefault();
-  begin(async (signal) => open(fromAddress($("url").value), signal));
+  openFrom($("url").value);
 };
 
 $("composer").onsubmit = (event) => {
@@ -455,7 +455,9 @@ document.addEventListener("drop", (event) => {
   $("drop").hidden = true;
   if (!carriesFiles(event)) return;
   event.preventDefault();
-  openFiles(dropped(event.dataTransfer));
+  // Entries are gone when the drop has been handled.
+  const { files, items } = event.dataTransfer;
+  openChosen("fromDrop", [...files], [...items].map((item) => item.webkitGetAsEntry?.()).filter(Boolean));
 });
 
 for (const text of openings) {
@@ -483,24 +485,16 @@ function stayOffline() {
   idle(() => keep().catch(() => {}));
 }
 
-/** Loads the built-in model, or what a link asks for, when its reader has said yes. A model that is there stays until then. */
+/** Loads the built-in model, or what a link asks for. A model that is there stays until then. */
 async function first(signal) {
-  const { confirmed, readLink } = location.hash.length > 1 ? await import("./links.js") : {};
-  const asked = readLink?.(location.hash) ?? {};
-  if (asked.prompt != null) prompt.value = asked.prompt;
-  const linked = asked.model && fromAddress(asked.model);
-  if (!linked || (model && linked.source === choice.source)) return model ? undefined : open(builtIn, signal);
-  const settle = (words) => setState(model ? "ready" : "stopped", words);
-  settle("A link asks for a model");
-  if (!model) {
-    $("model-name").textContent = "No model yet";
-    $("model-summary").textContent = "Nothing is loaded before you answer";
-  }
-  const answer = await confirmed($("ask"), linked, model && choice.name, signal);
-  if (answer) return open(linked, signal);
-  if (answer === false && !model) return open(builtIn, signal);
-  showName();
-  settle("The link was not followed");
+  const load = (next) => open(next, signal);
+  if (location.hash.length < 2) return model ? undefined : load(builtIn);
+  const settle = (words) => {
+    showName();
+    setState(model ? "ready" : "stopped", words);
+  };
+  const { follow } = await part("links");
+  await follow({ prompt, section: $("ask"), loaded: model && choice, load, settle }, signal);
 }
 
 const lack = lacking();

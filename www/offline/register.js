@@ -9,6 +9,7 @@ export const LATER = [
     "dom.js",
     "links.js",
     "models/chooser.js",
+    "models/chosen.js",
     "models/kept.js",
     "models/known.js",
     "models/picker.js",

@@ -200,9 +200,13 @@ test("a link asks before anything is downloaded", async (context) => {
       .waitFor();
   }
 
-  const wrong = await open(context, { url: `${demo.isolated}#model=javascript:alert(1)` });
-  await wrong.reach("failed");
-  assert.match(await wrong.problem.innerText(), /This is not an address/);
+  for (const name of ["javascript:alert(1)", "foo"]) {
+    const wrong = await open(context, { url: `${demo.isolated}#model=${name}&prompt=Once+more` });
+    await wrong.reach("failed");
+    assert.match(await wrong.problem.innerText(), /This is not an address.*ternlight-demo is still loaded/s);
+    assert.match(await wrong.page.locator("#model-summary").innerText(), /built in/);
+    assert.ok((await wrong.write()).startsWith("Once more"));
+  }
 });
 
 test("a link's question gives way to what its reader does, and a loaded model stays", async (context) => {
@@ -267,6 +271,25 @@ test("a link to the model and prompt is copied", async (context) => {
   const other = await open(context, { url: link });
   await other.reach("ready");
   assert.equal(await other.prompt.inputValue(), "The fox & the crow");
+
+  await page.choose(tiny);
+  await page.page.getByRole("button", { name: "Change model" }).click();
+  await page.page.getByRole("button", { name: "Copy a link to this" }).click();
+  await page.page
+    .getByText("A link to this prompt is copied, without the model, which is a file of this device")
+    .waitFor();
+});
+
+test("storage that the browser forbids is said to be", async (context) => {
+  const before = () => {
+    navigator.storage.getDirectory = async () => {
+      throw new DOMException("Storage directory access is denied.", "SecurityError");
+    };
+  };
+  const page = await open(context, { before });
+  await page.reach("ready");
+  await page.page.getByRole("button", { name: "Storage" }).click();
+  await page.page.getByText("This browser keeps nothing for this page.").waitFor();
 });
 
 test("the storage panel says what is kept, and deletes it", async (context) => {
