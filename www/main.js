@@ -73,7 +73,7 @@ const host = {
   model: () => model,
   /** @returns whether it begins */
   start(request) {
-    const idle = generate.getAttribute("aria-disabled") === "false";
+    const idle = isIdle();
     if (idle) begin((signal) => write(signal, request));
     return idle;
   },
@@ -92,6 +92,7 @@ let choice = null;
 const modes = ["text", "chat", "json", "tools"];
 let mode = "text";
 
+const isIdle = () => generate.getAttribute("aria-disabled") === "false";
 const isBusy = () => ["loading", "generating"].includes(root.dataset.state);
 
 /** @param state loading, ready, generating, stopped, failed or unsupported */
@@ -103,6 +104,7 @@ function setState(state, words) {
   for (const button of [generate, $("write-all")]) button.setAttribute("aria-disabled", busy || !model);
   stop.setAttribute("aria-disabled", state !== "generating");
   output.setAttribute("aria-busy", state === "generating");
+  if (state !== "loading" && document.activeElement === $("cancel")) $("choose").focus();
   $("cancel").hidden = $("progress").hidden = state !== "loading";
   $("modes").disabled = $("panel").disabled = $("new-chat").disabled = busy;
   if (busy) problem.hidden = true;
@@ -273,8 +275,7 @@ async function follow({ generation, writer }, run, signal) {
 async function writeSeveral(signal) {
   setState("generating", "Writing");
   try {
-    const { Several } = await import("./several.js");
-    const several = new Several({ lines: $("beginnings"), list: $("streams"), total: $("together") });
+    const several = await part("several");
     const words = await several.run(model, { options: sampling.read(), opening: sampling.opening }, signal);
     setState(signal.aborted ? "stopped" : "ready", words);
   } catch (error) {
@@ -357,6 +358,7 @@ function setMode(next) {
 }
 
 function toggle(panel, button, open) {
+  if (!open && $(panel).contains(document.activeElement)) $(button).focus();
   $(panel).hidden = !open;
   $(button).setAttribute("aria-expanded", open);
 }
@@ -406,35 +408,32 @@ $("address").onsubmit = (event) => {
 
 $("composer").onsubmit = (event) => {
   event.preventDefault();
-  if (generate.getAttribute("aria-disabled") === "false") begin((signal) => write(signal));
+  host.start();
 };
-$("write-all").onclick = ({ target }) => {
-  if (target.getAttribute("aria-disabled") === "false" && $("composer").reportValidity()) begin(writeSeveral);
+$("many").onsubmit = (event) => {
+  event.preventDefault();
+  if (isIdle() && $("composer").reportValidity()) begin(writeSeveral);
 };
 stop.onclick = () => root.dataset.state === "generating" && task.stop();
 $("new-chat").onclick = () => {
   made[mode]?.clear();
   speed.clear();
+  problem.hidden = true;
   setState("ready", "New chat");
   prompt.focus();
 };
 $("modes").onchange = ({ target }) => setMode(target.value);
 
-prompt.onkeydown = (event) => {
-  // While letters are composed, Enter belongs to the input method.
-  // Safari ends the composition before the key that ended it, which it gives the code 229.
-  const composed = event.isComposing || event.keyCode === 229;
-  const sends = mode !== "text" && event.key === "Enter" && !event.shiftKey && !composed;
-  if (!sends) return;
-  event.preventDefault();
-  $("composer").requestSubmit();
-};
-
 document.addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey) && !event.defaultPrevented) {
+  const { key, target } = event;
+  // While letters are composed, keys belong to the input method.
+  // Safari ends the composition before the key that ended it, which it gives the code 229.
+  if (event.isComposing || event.keyCode === 229) return;
+  const sends = event.ctrlKey || event.metaKey || (target === prompt && mode !== "text" && !event.shiftKey);
+  if (key === "Enter" && sends) {
     event.preventDefault();
-    $("composer").requestSubmit();
-  } else if (event.key === "Escape") {
+    (target.form ?? $("composer")).requestSubmit();
+  } else if (key === "Escape") {
     task.stop();
   }
 });

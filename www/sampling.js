@@ -14,6 +14,13 @@ export class Sampling {
     this.#opens = form.querySelector("#opens");
     // A field that is folded away cannot say what is wrong with it.
     form.addEventListener("invalid", ({ target }) => target.closest("details")?.setAttribute("open", ""), true);
+    // Any number may be written; keys and buttons still go in steps that suit it.
+    for (const type of ["keydown", "pointerdown", "keyup", "pointerup", "focusout"]) {
+      form.addEventListener(type, ({ target, key = "Arrow" }) => {
+        const { step } = target.dataset;
+        if (step) target.step = type.endsWith("down") && key.startsWith("Arrow") ? step : "any";
+      });
+    }
   }
 
   /** The values that suit a model. */

@@ -2,9 +2,33 @@
 
 import { style } from "./dom.js";
 import { duration, rate, tokens } from "./format.js";
+import { explain } from "./problems.js";
 import { Run } from "./speed.js";
 
 await style(new URL("./several.css", import.meta.url));
+
+/** Seeds one after the other; 0 comes behind the largest. */
+function seedAt(first, index) {
+  const left = Number.MAX_SAFE_INTEGER - first;
+  return index <= left ? first + index : index - left - 1;
+}
+
+/** Writes one text to its end. What goes wrong with it is said in its place. */
+async function write(model, stream, options, opening, signal) {
+  try {
+    const generation = model.generate(await model.tokenize(opening + stream.given), options);
+    signal.addEventListener("abort", () => generation.stop());
+    if (signal.aborted) generation.stop();
+    for await (const piece of generation) stream.push(piece);
+    const end = await generation.finished;
+    stream.finish(end.timings);
+    return end;
+  } catch (error) {
+    const { title, advice } = explain(error);
+    stream.fail(`${title} ${advice}`);
+    throw error;
+  }
+}
 
 export class Several {
   #lines;
@@ -19,6 +43,7 @@ export class Several {
   /** Writes on from every line, each with a seed of its own. Answers with what happened, in words. */
   async run(model, { options, opening }, signal) {
     const beginnings = this.#lines.value.split("\n").filter((line) => line.trim() !== "");
+    if (beginnings.length === 0) return "There is no beginning to write on from";
     const started = performance.now();
     const streams = beginnings.map((given) => this.#stream(given));
     this.#list.replaceChildren(...streams.map(({ item }) => item));
@@ -28,21 +53,18 @@ export class Several {
     });
     const total = setInterval(() => this.#showTotal(streams, started), 100);
     try {
-      const ended = await Promise.all(
-        streams.map(async (stream, index) => {
-          const ids = await model.tokenize(opening + stream.given);
-          const generation = model.generate(ids, { ...options, seed: options.seed + index });
-          signal.addEventListener("abort", () => generation.stop());
-          if (signal.aborted) generation.stop();
-          for await (const piece of generation) stream.push(piece);
-          const end = await generation.finished;
-          stream.finish(end.timings);
-          return end;
-        }),
+      const settled = await Promise.allSettled(
+        streams.map((stream, index) =>
+          write(model, stream, { ...options, seed: seedAt(options.seed, index) }, opening, signal),
+        ),
       );
-      const count = ended.reduce((sum, { tokens }) => sum + tokens.length, 0);
+      const ended = settled.filter(({ status }) => status === "fulfilled");
+      // What ails all of them ails the model, or the settings.
+      if (ended.length === 0) throw settled[0].reason;
+      const count = ended.reduce((sum, { value }) => sum + value.tokens.length, 0);
       const ms = performance.now() - started;
-      return `${ended.length} texts, ${tokens(count)} in ${duration(ms)}: ${rate((count * 1000) / ms)} tokens/s together`;
+      const texts = `${ended.length}${ended.length < settled.length ? ` of ${settled.length}` : ""} texts`;
+      return `${texts}, ${tokens(count)} in ${duration(ms)}: ${rate((count * 1000) / ms)} tokens/s together`;
     } finally {
       cancelAnimationFrame(frame);
       clearInterval(total);
@@ -69,6 +91,7 @@ export class Several {
     const run = new Run(null);
     let waiting = "";
     let timings = null;
+    let failure = "";
     return {
       item,
       given,
@@ -82,12 +105,16 @@ export class Several {
         run.end();
         timings = measured;
       },
+      fail(words) {
+        run.end();
+        failure = words;
+      },
       show() {
         if (waiting !== "") written.appendData(waiting);
         waiting = "";
         const decode = timings?.predictedPerSecond || run.decode;
         const pace = decode ? ` · ${rate(decode)} tokens/s` : "";
-        figure.textContent = run.count > 0 ? tokens(run.count) + pace : "Waiting";
+        figure.textContent = failure || (run.count > 0 ? tokens(run.count) + pace : "Waiting");
       },
     };
   }

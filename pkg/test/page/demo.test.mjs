@@ -215,6 +215,90 @@ test("several texts are written at once, each as it is alone", async (context) =
   await page.reach("stopped");
 });
 
+test("of several texts one that fails says so in its place, and seeds go on behind the largest", async (context) => {
+  const page = await open(context);
+  await page.reach("ready");
+  await page.set({ "Max tokens": 8, Seed: Number.MAX_SAFE_INTEGER });
+  await page.page.getByText("Several at once").click();
+  const lines = page.page.getByLabel("One beginning a line");
+  const streams = page.page.locator("#streams li");
+  const run = async (text) => {
+    await lines.fill(text);
+    await page.states();
+    // What the box is for, not the prompt's.
+    await lines.press("Control+Enter");
+    await page.page.waitForFunction(() => ["ready", "failed"].includes(globalThis.states.at(-1)));
+    return page.status.innerText();
+  };
+  assert.match(await run(`The fox said\n${"king ".repeat(600)}\nOne dark night`), /^2 of 3 texts, 16 tokens in /);
+  assert.match(await streams.nth(1).locator(".quiet").innerText(), /^This is more text than the model can hold/);
+  const third = await streams.nth(2).locator("p").first().textContent();
+  await page.set({ Seed: 1 });
+  await page.prompt.fill("One dark night");
+  assert.equal((await page.write()).trim(), third.trim());
+  await run("king ".repeat(600));
+  assert.match(await page.problem.innerText(), /more text than the model can hold/);
+  assert.equal(await run("\n"), "There is no beginning to write on from");
+});
+
+test("a temperature between the steps is taken, and keys go in steps", async (context) => {
+  const page = await open(context);
+  await page.reach("ready");
+  await page.set({ "Max tokens": 2, Temperature: 0.77, "Top-p": 0.955 });
+  await page.write();
+  const temperature = page.page.getByLabel("Temperature");
+  for (const [key, value] of [
+    ["ArrowUp", "0.8"],
+    ["ArrowUp", "0.85"],
+    ["ArrowDown", "0.8"],
+  ]) {
+    await temperature.press(key);
+    assert.equal(await temperature.inputValue(), value);
+  }
+  await temperature.fill("5.5");
+  await page.generate.click();
+  assert.equal(await temperature.evaluate((field) => field.matches(":invalid")), true);
+  assert.deepEqual(await page.states(), []);
+});
+
+test("Escape that ends a composition stops nothing", async (context) => {
+  const page = await open(context);
+  await page.reach("ready");
+  await page.set({ "Max tokens": 100, Seed: 1 });
+  await page.page.evaluate(() => {
+    const key = (given) =>
+      document.activeElement.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true, ...given }));
+    new MutationObserver(() => {
+      key({ isComposing: true });
+      key({ keyCode: 229 });
+    }).observe(document.getElementById("output"), { characterData: true, childList: true, subtree: true });
+  });
+  await page.write();
+  assert.match(await page.status.innerText(), /^100 tokens in/);
+});
+
+test("the focus is at hand after a load, and after one that was cancelled", async (context) => {
+  const page = await open(context);
+  await page.reach("ready");
+  const focused = () => page.page.evaluate(() => document.activeElement.id);
+  const change = page.page.getByRole("button", { name: "Change model" });
+  await change.click();
+  await page.states();
+  await page.page.getByRole("button", { name: "Built-in model" }).click();
+  await page.settled();
+  assert.equal(await focused(), "choose");
+  await change.click();
+  await page.page.evaluate(() => {
+    document.getElementById("built-in").click();
+    setTimeout(() => {
+      document.getElementById("cancel").focus();
+      document.getElementById("cancel").click();
+    });
+  });
+  await page.page.getByText("Loading was cancelled").waitFor();
+  assert.equal(await focused(), "choose");
+});
+
 test("what is no model, or a bad one, leaves the one that was there", async (context) => {
   const page = await open(context);
   await page.reach("ready");
@@ -243,6 +327,11 @@ test("what is no model, or a bad one, leaves the one that was there", async (con
     [file("holiday.png", Buffer.from("89504e470d0a1a0a0000000d49484452", "hex")), /not a model file/, "BadMagic"],
     [file("empty.gguf", Buffer.alloc(0)), /not a model file/, "BadMagic"],
     [[file("a.txt", Buffer.from("a")), file("b.txt", Buffer.from("b"))], /no model at this place/, "NotFound"],
+    [
+      [damaged("a.gguf", () => {}), damaged("b.gguf", () => {})],
+      /It must be one model, not a\.gguf, b\.gguf/,
+      "InvalidArgument",
+    ],
   ]) {
     const name = files.name ?? "several";
     await page.choose(files);
@@ -282,6 +371,7 @@ test("an address is loaded, and one that leads nowhere is said to", async (conte
   for (const [address, says] of [
     ["model.gguf", /not an address/],
     ["ftp://localhost/model.gguf", /not an address/],
+    ["hf:foo", /It must be hf:owner\/repo, .*, not hf:foo/],
     [`${models}gguf/none.gguf`, /no model at this place/],
     [`${closed}gguf/${path.basename(tiny)}`, /does not let other sites read/],
   ]) {
@@ -327,12 +417,15 @@ test("a browser that lacks something is told what", async (context) => {
     await page.reach("unsupported");
     assert.match(await page.problem.innerText(), says);
     assert.equal(await page.generate.count(), 0);
-    [
-      [damaged("a.gguf", () => {}), damaged("b.gguf", () => {})],
-      /It must be one model, not a\.gguf, b\.gguf/,
-      "InvalidArgument",
-    ],
   }
+});
+
+test("a policy that forbids WebAssembly is said to", async (context) => {
+  const forbidding = policy["content-security-policy"].replace(" 'wasm-unsafe-eval'", "");
+  const url = await demo.server({ headers: { ...isolation, "content-security-policy": forbidding } });
+  const page = await open(context, { url });
+  await page.reach("unsupported");
+  assert.match(await page.problem.innerText(), /content security policy that lacks 'wasm-unsafe-eval'/);
 });
 
 test("it fits narrow screens, and all of it can be reached by keyboard", async (context) => {
@@ -371,7 +464,6 @@ test("nothing comes from elsewhere, nothing is refused, and little is fetched", 
     );
     const own = ownFiles(page.requests);
     for (const needed of [/index\.js$/, /worker\.js$/, /\.wasm$/, /main\.js$/]) {
-    ["hf:foo", /It must be hf:owner\/repo, .*, not hf:foo/],
       assert.equal(own.filter((name) => needed.test(name)).length, 1, `${needed}: ${own.join(" ")}`);
     }
     assert.ok(!own.some((name) => name.endsWith("chat.js")), "the built-in model has no chat template");
@@ -420,14 +512,6 @@ test("a page that cannot have what a chat template needs is told so", async (con
   await page.choose(tiny);
   await page.reach("failed");
   const told = await page.problem.locator("pre").textContent();
-test("a policy that forbids WebAssembly is said to", async (context) => {
-  const forbidding = policy["content-security-policy"].replace(" 'wasm-unsafe-eval'", "");
-  const url = await demo.server({ headers: { ...isolation, "content-security-policy": forbidding } });
-  const page = await open(context, { url });
-  await page.reach("unsupported");
-  assert.match(await page.problem.innerText(), /content security policy that lacks 'wasm-unsafe-eval'/);
-});
-
   assert.match(told, /^Network: could not import http:\S+\/dist\/chat\.js, which models with a chat template need: ./);
   // Another attempt finds it.
   absent = false;
