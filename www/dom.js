@@ -28,6 +28,19 @@ export function style(url) {
   });
 }
 
+/** Puts other children into an element. Focus that was inside goes to a button in the same place, of the same name if it can, or to `other`. */
+export function refill(element, children, other) {
+  const { activeElement: held } = document;
+  const inside = element.contains(held);
+  const at = [...element.children].findIndex((child) => child.contains(held));
+  const nameOf = (one) => one.getAttribute("aria-label") ?? one.textContent;
+  element.replaceChildren(...children);
+  if (!inside) return;
+  const buttons = [...(element.children[at]?.querySelectorAll("button:enabled") ?? [])];
+  const same = buttons.find((one) => nameOf(one) === nameOf(held));
+  (same ?? buttons[0] ?? other).focus({ preventScroll: true });
+}
+
 /** Gives the reader a file to keep. */
 export function download(name, text, type) {
   const url = URL.createObjectURL(new Blob([text], { type }));

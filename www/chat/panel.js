@@ -1,6 +1,6 @@
 /** What stands below a chat: the conversations that are kept, the system prompt, files to send, and how full the context is. */
 
-import { button, confirming, make } from "../dom.js";
+import { button, confirming, make, refill } from "../dom.js";
 import { integer, size } from "../format.js";
 
 /** @param acts { open, remove, exportAll, importFile, attach, detach, system }: what the reader asks for */
@@ -11,6 +11,7 @@ export class ChatPanel {
   #count = make("span", {}, "Conversations");
   #system = make("textarea", { id: "system", rows: 2, dir: "auto", placeholder: "How the model should answer" });
   #files = make("p", "chips");
+  #note = make("p", { className: "quiet", "aria-live": "polite" });
   #meter = make("meter", { min: 0, max: 1, high: 0.9, "aria-label": "Context in use" });
   #context = make("span", "quiet");
 
@@ -33,14 +34,22 @@ export class ChatPanel {
     );
     const attach = button("Attach a text file…", acts.attach, null, "plain");
     const context = make("p", "context", this.#meter, this.#context);
-    this.element = make("div", "chat-panel", history, system, make("div", "attach", attach, this.#files), context);
+    this.element = make(
+      "div",
+      "chat-panel",
+      this.#note,
+      history,
+      system,
+      make("div", "attach", attach, this.#files),
+      context,
+    );
   }
 
   showList(conversations, current) {
     this.#count.textContent = conversations.length > 0 ? `Conversations (${conversations.length})` : "Conversations";
     const none = make("li", "quiet", "None yet. They stay in this browser.");
     const rows = conversations.map((one) => this.#row(one, one.id === current));
-    this.#list.replaceChildren(...(rows.length > 0 ? rows : [none]));
+    refill(this.#list, rows.length > 0 ? rows : [none], this.#count.parentElement);
   }
 
   #row({ id, title, changed, nodes }, isCurrent) {
@@ -51,6 +60,10 @@ export class ChatPanel {
     const remove = button("Delete", () => {}, `Delete ${title}`);
     confirming(remove, () => this.#acts.remove(id));
     return make("li", {}, open, make("span", "quiet", `${nodes.length} messages · ${when}`), remove);
+  }
+
+  note(words) {
+    this.#note.textContent = words;
   }
 
   showSystem(text) {

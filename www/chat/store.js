@@ -41,7 +41,33 @@ async function run(stores, mode, work) {
 export const conversations = async () =>
   (await run(["conversations"], "readonly", (store) => store.getAll())).sort((a, b) => b.changed - a.changed);
 
-export const keep = (conversation) => run(["conversations"], "readwrite", (store) => store.put(conversation));
+/**
+ * Keeps a conversation, and nothing of one without messages. Where another tab has kept it since it was read here, both stay: this one goes on
+ * as another, by a new id.
+ *
+ * @returns whether it does
+ */
+export async function keep(conversation) {
+  let [apart, before] = [false, {}];
+  const write = (store) => {
+    const read = store.get(conversation.id);
+    read.onsuccess = () => {
+      before = { id: conversation.id, stamp: conversation.stamp };
+      apart = read.result !== undefined && read.result.stamp !== conversation.stamp;
+      if (apart) conversation.id = crypto.randomUUID();
+      conversation.stamp = crypto.randomUUID();
+      if (conversation.nodes.length > 0) store.put(conversation);
+      else store.delete(conversation.id);
+    };
+  };
+  try {
+    await run(["conversations"], "readwrite", write);
+  } catch (error) {
+    Object.assign(conversation, before);
+    throw error;
+  }
+  return apart;
+}
 
 export const forget = (id) =>
   run(["conversations", "sessions", "sizes"], "readwrite", (...stores) => {

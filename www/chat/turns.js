@@ -8,10 +8,11 @@ import { scrolled } from "../views.js";
 const NAMES = { user: "You", assistant: "Model", system: "System", tool: "Tool" };
 
 /**
- * @param acts { copy, edit, again, branch, choose }: each is called with the message's number; what is absent has no button
+ * @param acts { copy, edit, answer, branch, choose }: each is called with the message's number, `answer` with that of the question
  * @param all the numbers of the message's versions
+ * @param isLast whether nothing follows the message: a question waits for its answer
  */
-export function turnOf(message, number, all, acts) {
+export function turnOf(message, number, all, acts, isLast) {
   const turn = article(message.role);
   const body = turn.querySelector(".body");
   if (message.role === "assistant") body.append(renderMarkdown(message.content));
@@ -21,8 +22,12 @@ export function turnOf(message, number, all, acts) {
   const tools = make("div", "tools");
   if (all.length > 1) tools.append(...versionButtons(number, all, acts.choose));
   tools.append(button("Copy", () => acts.copy(message.content)));
-  if (message.role === "user") tools.append(button("Edit", () => edit(turn, message, number, acts.edit)));
-  if (message.role === "assistant") tools.append(button("Again", () => acts.again(number), "Again: another answer"));
+  if (message.role === "user") {
+    tools.append(button("Edit", ({ target }) => edit(turn, message, target, (text) => acts.edit(number, text))));
+    if (isLast) tools.append(button("Answer", () => acts.answer(number), "Answer: it has none yet"));
+  } else {
+    tools.append(button("Again", () => acts.answer(message.parent), "Again: another answer"));
+  }
   tools.append(button("Branch", () => acts.branch(number), "Branch: go on from here in a chat of its own"));
   if (message.speed) tools.append(make("span", "quiet", speedOf(message.speed)));
   turn.append(tools);
@@ -83,21 +88,22 @@ const speedOf = ({ written, perSecond, computed, found, dropped }) =>
     .filter(Boolean)
     .join(" · ");
 
-/** The question becomes a field; what was said stays as another version. */
-function edit(turn, { content }, number, ask) {
+/** The question becomes a field; what was said stays as another version. Focus goes back to the button that `opened` it. */
+function edit(turn, { content }, opened, ask) {
   const [body, tools] = [turn.querySelector(".body"), turn.querySelector(".tools")];
   const field = make("textarea", { value: content, rows: 3, dir: "auto", "aria-label": "Your message" });
   const back = () => {
     form.remove();
     body.hidden = tools.hidden = false;
+    opened.focus();
   };
   const form = make("form", "edit", field, make("button", "primary", "Ask again"), button("Cancel", back));
   form.onsubmit = (event) => {
     event.preventDefault();
-    ask(number, field.value);
+    ask(field.value);
   };
   field.onkeydown = (event) => {
-    if (event.key !== "Escape") return;
+    if (event.key !== "Escape" || event.isComposing || event.keyCode === 229) return;
     event.stopPropagation();
     back();
   };

@@ -1,6 +1,6 @@
 /** The chat: the conversation that is open, what is kept of it, and everything that can be done with its messages. */
 
-import { download, pickFile, problem, style, textOf } from "../dom.js";
+import { download, pickFile, problem, refill, style, textOf } from "../dom.js";
 import { scrolled } from "../views.js";
 import { Live } from "./live.js";
 import { ChatPanel } from "./panel.js";
@@ -42,8 +42,8 @@ export class ChatView {
       system: (text) => this.#system(text),
     });
     this.panel = this.#panel.element;
-    // A page that is hidden may never be shown again.
-    document.addEventListener("visibilitychange", () => document.hidden && this.#live.save());
+    // A page that is hidden may never be shown again; meanwhile other tabs keep conversations of their own.
+    document.addEventListener("visibilitychange", () => (document.hidden ? this.#live.save() : this.#list()));
     this.#draw();
     this.#list();
   }
@@ -66,37 +66,39 @@ export class ChatView {
   }
 
   /**
-   * Asks the model: `{ text }` goes on, `{ edit, text }` asks another question in the place of one, `{ again }` wants another answer. What
-   * was computed of the messages before is not computed again.
+   * Asks the model: `{ text }` goes on, `{ edit, text }` asks another question in the place of one, `{ answer }` wants an answer, or another,
+   * to a question. What was computed of the messages before is not computed again.
    */
-  async begin(model, { text, edit, again }, { options }) {
+  async begin(model, { text, edit, answer }, { options }) {
     const conversation = this.#conversation;
     const before = conversation.leaf;
-    let asked = again === undefined ? null : conversation.nodes[again].parent;
     const files = this.#files;
-    if (asked === null) {
-      const parent = edit === undefined ? before : conversation.nodes[edit].parent;
-      const kept = edit === undefined ? files : (conversation.nodes[edit].files ?? []);
-      asked = add(conversation, parent, { role: "user", content: text, ...(kept.length > 0 ? { files: kept } : {}) });
-    } else conversation.leaf = asked;
+    if (answer === undefined) this.#ask(text, edit);
+    else conversation.leaf = answer;
+    const asked = conversation.leaf;
     this.#answering = true;
     const ended = () => {
       this.#answering = false;
       this.#live.ended(model.info.memory.kv / model.info.contextLength);
     };
     const giveUp = () => {
-      if (again === undefined) takeBack(conversation, before);
+      if (answer === undefined) takeBack(conversation, before);
       else conversation.leaf = before;
       ended();
       this.#draw();
+      // Where nothing can be kept, that has been said.
+      this.#keep(conversation).catch(() => {});
     };
     try {
+      // Before the answer, whose end the page may not see.
+      if (answer === undefined) await this.#try(() => this.#keep(conversation));
       const messages = messagesTo(conversation, asked);
       await fits(model, messages);
       const session = await this.#live.take(model, conversation.id, messages);
       // A full context goes on: the oldest turns are left out, and the answer says so.
       const generation = session.chat(messages, { ...options, onContextFull: "shift" });
-      if (edit === undefined && again === undefined) this.#setFiles([]);
+      const own = edit === undefined && answer === undefined;
+      if (own) this.#setFiles([]);
       this.#draw();
       const { turn, writer } = answerOf(this.#log);
       this.#element.append(turn);
@@ -104,7 +106,7 @@ export class ChatView {
       const settle = (written, finished) => {
         // An answer of no words is no turn: templates want roles to alternate.
         if (!written) {
-          if (edit === undefined && again === undefined) this.#setFiles(files);
+          if (own) this.#setFiles(files);
           return giveUp();
         }
         add(conversation, asked, { role: "assistant", content: written, speed: speedOf(finished) });
@@ -119,14 +121,31 @@ export class ChatView {
     }
   }
 
+  /** Adds a question: below the last message, or as another version of one. */
+  #ask(text, edit) {
+    const conversation = this.#conversation;
+    const { nodes, leaf } = conversation;
+    // One that had no answer makes way, too: templates want roles to alternate.
+    const other = nodes[edit ?? (nodes[leaf]?.role === "user" ? leaf : null)];
+    const files = edit === undefined ? this.#files : (other.files ?? []);
+    if (text.trim() === "" && files.length === 0) throw problem("NoMessage", "the message has no text and no file");
+    const message = { role: "user", content: text, ...(files.length > 0 ? { files } : {}) };
+    add(conversation, other ? other.parent : leaf, message);
+  }
+
   async #keep(conversation) {
-    await store.keep(conversation);
+    if (await store.keep(conversation)) {
+      this.#panel.note(
+        "Another tab went on with this chat: from here on this one is a chat of its own, and the other is kept.",
+      );
+    }
     await this.#list();
   }
 
   #show(conversation) {
     this.#conversation = conversation;
     this.#panel.showSystem(conversation.system);
+    this.#panel.note("");
     this.#setFiles([]);
     this.#draw();
     this.#list();
@@ -138,12 +157,15 @@ export class ChatView {
     const acts = {
       copy: (text) => this.#try(() => this.#copy(text)),
       edit: (edit, text) => this.#host.start({ edit, text }),
-      again: (again) => this.#host.start({ again }),
+      // Its button goes while the answer is written.
+      answer: (answer) => this.#host.start({ answer }) && this.#log.focus({ preventScroll: true }),
       branch: (number) => this.#try(() => this.#branch(number)),
       choose: (number) => this.#try(() => this.#choose(number)),
     };
-    const turns = path.map((at) => turnOf(conversation.nodes[at], at, versions(conversation, at), acts));
-    scrolled(this.#log, () => this.#element.replaceChildren(...turns));
+    const turns = path.map((at) =>
+      turnOf(conversation.nodes[at], at, versions(conversation, at), acts, at === conversation.leaf),
+    );
+    scrolled(this.#log, () => refill(this.#element, turns, this.#log));
     this.#panel.showContext(this.#live.tokensOf(conversation.id), this.#host.model()?.info.contextLength ?? 1);
   }
 
@@ -154,7 +176,10 @@ export class ChatView {
 
   async #openKept(id) {
     const found = (await store.conversations()).find((one) => one.id === id);
-    if (found) this.#show(found);
+    if (found) {
+      this.#show(found);
+      this.#host.prompt.focus();
+    }
     this.#host.say(found ? "Conversation opened" : "This conversation was deleted in another tab");
   }
 
@@ -198,7 +223,7 @@ export class ChatView {
 
   #system(text) {
     this.#conversation.system = text;
-    if (this.#conversation.nodes.length > 0) this.#try(() => store.keep(this.#conversation));
+    if (this.#conversation.nodes.length > 0) this.#try(() => this.#keep(this.#conversation));
   }
 
   async #copy(text) {

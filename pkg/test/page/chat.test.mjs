@@ -11,9 +11,10 @@ before(async () => {
 });
 after(() => demo?.stop());
 
-/** A page with a model that chats. */
-async function open(context, options) {
-  const page = await visit(context, demo.browser, demo.isolated, options);
+/** A page with a model that chats, in a session of its own or in one that is given. */
+async function open(context, options, session = null) {
+  const browser = session ? { newContext: async () => session } : demo.browser;
+  const page = await visit(context, browser, demo.isolated, options);
   await page.reach("ready");
   await page.choose(model);
   await page.set({ "Max tokens": 24, Seed: 1, Temperature: 0 });
@@ -41,6 +42,15 @@ const speed = (page) => last(page).locator(".tools .quiet").last().innerText();
 const press = (turn, name) => turn.getByRole("button", { name, exact: true }).click();
 const saved = (page) =>
   page.page.evaluate(async () => (await import(new URL("chat/store.js", location.href).href)).savedSizes());
+
+async function openKept(page, title, at = 0) {
+  await page.page.locator(".history").evaluate((details) => {
+    details.open = true;
+  });
+  const named = page.page.getByRole("button", { name: title, exact: true }).nth(at);
+  await named.click();
+  await named.and(page.page.locator("[aria-current=true]")).waitFor();
+}
 
 async function importText(page, text) {
   await page.page.locator(".history").evaluate((details) => {
@@ -404,4 +414,135 @@ test("a browser that keeps nothing says so, and the chat goes on", async (contex
   await page.prompt.press("Enter");
   await page.page.getByText("This browser keeps nothing for this page.").waitFor();
   assert.equal(await turns(page).count(), 2);
+});
+
+test("two tabs that go on with one conversation both keep what was said in them", async (context) => {
+  const session = await demo.browser.newContext();
+  context.after(() => session.close());
+  const one = await open(context, {}, session);
+  await say(one, "Tell me of a king.");
+  const other = await open(context, {}, session);
+  await openKept(other, "Tell me of a king.");
+  await say(other, "And his sons?");
+  await say(one, "And his daughter?");
+  await one.page.getByText(/^Another tab went on with this chat/).waitFor();
+  await say(one, "Go on.");
+  await one.page.getByText("Conversations (2)").waitFor();
+  await other.page.reload();
+  await other.reach("ready");
+  await other.choose(model);
+  const questions = [];
+  for (const at of [0, 1]) {
+    await openKept(other, "Tell me of a king.", at);
+    questions.push(await other.page.locator(".turn.user .body").allInnerTexts());
+  }
+  assert.deepEqual(questions, [
+    ["Tell me of a king.", "And his daughter?", "Go on."],
+    ["Tell me of a king.", "And his sons?"],
+  ]);
+  assert.deepEqual([...one.complaints, ...other.complaints], []);
+});
+
+test("a question whose answer the page did not live to see is kept, and can be answered", async (context) => {
+  const session = await demo.browser.newContext();
+  context.after(() => session.close());
+  const page = await open(context, {}, session);
+  await say(page, "Tell me of a king.");
+  await page.set({ "Max tokens": 480 });
+  await page.prompt.fill("And then?");
+  // At once: the answer does not take long.
+  await page.page
+    .evaluate(async () => {
+      document.getElementById("composer").requestSubmit();
+      while (!document.querySelectorAll(".assistant .body")[1]?.textContent) await new Promise(requestAnimationFrame);
+      location.reload();
+      await new Promise(() => {});
+    })
+    .catch(() => {});
+  await page.reach("ready");
+  await page.choose(model);
+  await page.set({ "Max tokens": 8, Seed: 1, Temperature: 0 });
+  await openKept(page, "Tell me of a king.");
+  assert.equal(await turns(page).count(), 3);
+  assert.equal(await words(last(page)), "And then?");
+  await answered(page, () => press(last(page), "Answer: it has none yet"));
+  assert.equal(await turns(page).count(), 4);
+  assert.equal(await page.page.getByRole("button", { name: "Answer: it has none yet" }).count(), 0);
+});
+
+test("a question that fails is not kept, and one behind a question without an answer takes its place", async (context) => {
+  const page = await open(context);
+  const nodes = [{ parent: null, role: "user", content: "Tell me of a king." }];
+  const one = { title: "One", system: "", nodes, leaf: 0, changed: 1 };
+  await importText(page, JSON.stringify({ ternlight: "conversations", version: 1, conversations: [one] }));
+  await page.prompt.fill("king ".repeat(600));
+  await page.prompt.press("Enter");
+  await page.reach("failed");
+  await page.page.getByText("Conversations (1)").waitFor();
+  await page.page.getByRole("button", { name: "One", exact: true }).click();
+  await page.page.getByText("Conversation opened").waitFor();
+  await say(page, "Tell me of a fox.");
+  assert.equal(await turns(page).count(), 2);
+  assert.match(await turns(page).first().innerText(), /Tell me of a fox\.\s.*2 of 2/s);
+});
+
+test("nothing is sent of an empty message, and a new chat ends what was said of it", async (context) => {
+  const page = await open(context);
+  const refused = () => page.page.getByText("There is nothing to send.").waitFor();
+  await page.prompt.fill("  ");
+  await page.prompt.press("Enter");
+  await refused();
+  assert.equal(await turns(page).count(), 0);
+  await page.page.getByRole("button", { name: "New chat" }).click();
+  assert.equal(await page.problem.count(), 0);
+  await say(page, "Tell me of a king.");
+  await press(turns(page).first(), "Edit");
+  await page.page.getByLabel("Your message").fill("");
+  await page.page.getByRole("button", { name: "Ask again" }).click();
+  await refused();
+  assert.equal(await turns(page).count(), 2);
+  assert.equal(await page.page.getByLabel("Your message").count(), 1);
+});
+
+test("Ctrl+Enter in a message that is edited asks it again", async (context) => {
+  const page = await open(context);
+  await say(page, "Tell me of a king.");
+  await press(turns(page).first(), "Edit");
+  await page.page.getByLabel("Your message").fill("Tell me of a fox.");
+  await page.prompt.fill("Not this.");
+  await answered(page, () => page.page.getByLabel("Your message").press("Control+Enter"));
+  assert.equal(await turns(page).count(), 2);
+  assert.equal(await words(turns(page).first()), "Tell me of a fox.");
+  assert.equal(await page.prompt.inputValue(), "Not this.");
+});
+
+test("the focus stays where the reader is", async (context) => {
+  const page = await open(context);
+  const focused = () =>
+    page.page.evaluate(() => document.activeElement.getAttribute("aria-label") ?? document.activeElement.textContent);
+  await say(page, "Tell me of a king.");
+  for (const leave of ["Escape", "Enter"]) {
+    await press(turns(page).first(), "Edit");
+    if (leave === "Enter") await page.page.getByRole("button", { name: "Cancel" }).focus();
+    await page.page.keyboard.press(leave);
+    assert.equal(await focused(), "Edit");
+  }
+  await answered(page, () => press(last(page), "Again: another answer"));
+  assert.equal(await focused(), "Output");
+  await answered(page, () => press(last(page), "Again: another answer"));
+  for (const [pressed, then] of [
+    ["Earlier version", "Earlier version"],
+    ["Earlier version", "Later version"],
+  ]) {
+    await press(last(page), pressed);
+    assert.equal(await focused(), then);
+  }
+  await page.page.getByText("Conversations (1)").click();
+  await page.page.locator(".history .title").click();
+  await page.page.getByText("Conversation opened").waitFor();
+  assert.equal(await page.page.evaluate(() => document.activeElement.id), "prompt");
+  await page.page.getByRole("button", { name: /^Delete Tell me/ }).click();
+  await page.page.getByRole("button", { name: /^Really\? Delete Tell me/ }).click();
+  await page.page.getByText("None yet").waitFor();
+  assert.equal(await focused(), "Conversations");
 });
