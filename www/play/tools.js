@@ -1,6 +1,6 @@
 /** The playground for tools: definitions, the calls that a model makes of them, and results that the reader writes. */
 
-import { button, make, problem, style } from "../dom.js";
+import { make, problem, style } from "../dom.js";
 import { scrolled, writerTo } from "../views.js";
 
 const EXAMPLE = [
@@ -52,12 +52,13 @@ export class ToolsView {
     this.#element.replaceChildren();
   }
 
-  /** `{ text }` asks, `{ results }` goes on with what the calls gave. */
-  async begin(model, { text, results }, { options }) {
+  /** `{ text }` asks, `{ results, given }` goes on with what the calls gave; `given` is the button for that, which is of use once. */
+  async begin(model, { text, results, given }, { options }) {
+    if (!results && text.trim() === "") throw problem("NoMessage", "the message has no text");
     const asked = results ?? [{ role: "user", content: text }];
     const messages = [...this.#messages, ...asked];
-    const given = { ...options, tools: parsed(this.#tools.value), toolChoice: this.#choice.value };
-    const generation = model.chat(messages, given);
+    const tools = parsed(this.#tools.value);
+    const generation = model.chat(messages, { ...options, tools, toolChoice: this.#choice.value });
     const shown = asked.map(({ role, name, content }) => turn(role === "user" ? "You" : `Result of ${name}`, content));
     const answer = turn("Model", "");
     this.#element.append(...shown, answer);
@@ -67,6 +68,8 @@ export class ToolsView {
         for (const one of [...shown, answer]) one.remove();
         return;
       }
+      if (given?.contains(document.activeElement)) this.#log.focus();
+      given?.remove();
       const { toolCalls = [], toolErrors = [] } = finished;
       this.#messages = [...messages, said(written, toolCalls)];
       for (const { text, reason } of toolErrors)
@@ -83,16 +86,19 @@ export class ToolsView {
       const words = `${call.name}(${JSON.stringify(call.arguments)})`;
       return [make("p", {}, make("code", {}, words)), make("label", { htmlFor: id }, `What ${call.name} gives`), field];
     });
-    const send = button("Go on with these results", () => {
+    const send = make("button", {}, "Go on with these results");
+    const form = make("form", "calls", fields.flat(), send);
+    form.onsubmit = (event) => {
+      event.preventDefault();
       const results = calls.map((call, at) => ({
         role: "tool",
         name: call.name,
         content: fields[at][2].value,
         ...(call.id ? { tool_call_id: call.id } : {}),
       }));
-      if (this.#host.start({ results })) send.remove();
-    });
-    return make("div", "calls", fields.flat(), send);
+      if (send.isConnected) this.#host.start({ results, given: send });
+    };
+    return form;
   }
 }
 

@@ -76,6 +76,13 @@ test("a call is shown, and the model goes on with what the reader says it gave",
   await picture(page, "tools");
   const results = await page.page.getByLabel("What weather gives").all();
   for (const field of results) await field.fill("21 degrees");
+  // What fails can be sent again.
+  const definitions = page.page.getByLabel("Tool definitions");
+  const right = await definitions.inputValue();
+  await definitions.fill("{}");
+  await results[0].press("Control+Enter");
+  await page.reach("failed");
+  await definitions.fill(right);
   await page.page.getByLabel("Calls").selectOption("none");
   await page.states();
   await page.page.getByRole("button", { name: "Go on with these results" }).click();
@@ -86,6 +93,7 @@ test("a call is shown, and the model goes on with what the reader says it gave",
     ...results.map(() => "Result of weather"),
     "Model",
   ]);
+  assert.equal(await page.page.getByRole("button", { name: "Go on with these results" }).count(), 0);
   await page.page.getByRole("button", { name: "Begin again" }).click();
   assert.equal(await page.page.getByRole("article").count(), 0);
 
@@ -94,5 +102,8 @@ test("a call is shown, and the model goes on with what the reader says it gave",
   await page.generate.click();
   await page.page.getByText("The tools cannot be used.").waitFor();
   assert.equal(await page.prompt.inputValue(), "Hello");
+  await page.prompt.fill(" ");
+  await page.generate.click();
+  await page.page.getByText("There is nothing to send.").waitFor();
   assert.deepEqual(page.complaints, []);
 });
