@@ -67,48 +67,54 @@ function report(error) {
   $("problem").querySelector("p").textContent = [advice, title === error.message ? "" : error.message].join(" ").trim();
 }
 
-/** What is under way or watched ends before something else is begun, and whatever it still has to say is not heard. */
-let turn = 0;
+/** Ends what is under way or watched, of which nothing more is heard. */
+let turn = new AbortController();
 
 async function begin(words, open) {
-  const own = ++turn;
-  await end();
-  $("problem").hidden = true;
+  const { signal } = await end();
+  if (signal.aborted) return;
+  for (const part of ["problem", "watched", "known"]) $(part).hidden = true;
   setState("loading", words);
   try {
-    const found = await open((said) => own === turn && setState("loading", said));
-    if (own !== turn) return found.end();
+    const found = await open(signal, (said) => signal.aborted || setState("loading", said));
+    if (signal.aborted) return found.end();
     watched = found;
-    await follow(own, found);
+    await follow(signal, found);
   } catch (error) {
-    if (own !== turn) return;
-    await end();
+    if (signal.aborted || (await end()).signal.aborted) return;
     report(error);
     setState("failed", "Nothing is watched.");
   }
 }
 
+/** What was read stays in sight, as what it is. @returns what ends whatever comes next */
 async function end() {
+  turn.abort();
+  const next = new AbortController();
+  turn = next;
   const before = watched;
   watched = null;
   work.end();
+  $("work").hidden = $("models").hidden = true;
   histories = new Map();
   last = null;
+  showOverall("unknown", OLD);
   await before?.end();
+  return next;
 }
 
 /** Reads again and again until something else is watched. */
-async function follow(own, source) {
+async function follow(signal, source) {
   let answered = null;
-  while (own === turn) {
+  while (!signal.aborted) {
     const begun = performance.now();
     try {
       const read = await source.read();
-      if (own !== turn) return;
+      if (signal.aborted) return;
       answered = performance.now();
       show(source, read);
     } catch (error) {
-      if (own !== turn) return;
+      if (signal.aborted) return;
       // A server that never answered is more likely a wrong address.
       if (!passes(error) || answered === null) throw error;
       showOverall("unknown", OLD);
@@ -243,12 +249,12 @@ function showFacts(model) {
 }
 
 function load(choice) {
-  return begin(`Loading ${choice.name}`, async (say) => {
+  return begin(`Loading ${choice.name}`, async (signal, say) => {
     const lack = lacking();
     if (lack) throw new Error(lack);
     const { load } = await import("./ternlight/dist/index.js");
     const onProgress = ({ loaded, total }) => total > 0 && say(`Loading ${choice.name}: ${percent(loaded / total)}`);
-    return new TabModel(await load(choice.source, { health: true, onProgress }), choice.name);
+    return new TabModel(await load(choice.source, { health: true, signal, onProgress }), choice.name);
   });
 }
 
@@ -285,10 +291,8 @@ $("files").addEventListener("change", ({ target }) => {
   target.value = "";
 });
 $("end").addEventListener("click", async () => {
-  turn++;
-  await end();
-  showOverall("unknown", OLD);
   setState("idle", "Nothing is watched.");
+  await end();
 });
 $("model").addEventListener("change", render);
 addEventListener("resize", render);

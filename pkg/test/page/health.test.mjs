@@ -1,9 +1,11 @@
 /** The health page, with a model in the tab and with a real server, and how it reads the text of metrics. */
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer } from "node:http";
 import { after, before, test } from "node:test";
 import { countOf, Exposition, quantile, since } from "../../../www/exposition.js";
 import { serve } from "../server/support/command.ts";
-import { start, tiny, visit } from "./support.mjs";
+import { file, start, tiny, visit } from "./support.mjs";
 
 let demo;
 before(async () => {
@@ -97,11 +99,47 @@ test("a model in the tab: its load, its times, and an alarm", async (context) =>
   await page.getByRole("button", { name: "Stop watching" }).click();
   await visited.reach("idle");
   assert.equal(await overall(page), "? unknown");
+  assert.equal(await page.locator("#said").innerText(), "What was read last is shown.");
+  assert.ok(await page.getByRole("button", { name: "Compare all weights" }).isHidden());
   assert.deepEqual(complaints, []);
   assert.deepEqual(
     requests.filter((url) => !url.startsWith(demo.isolated)),
     [],
   );
+});
+
+test("a file that is no model takes the place of what was watched", async (context) => {
+  const visited = await open(context, "?model=demo");
+  const { page } = visited;
+  await ofHealth(page, "ok");
+  await page.getByRole("button", { name: "Change 5 codes" }).click();
+  await ofHealth(page, "alert");
+  await page.getByLabel("Model files").setInputFiles(file("holiday.png", Buffer.from("89504e470d0a1a0a", "hex")));
+  await visited.reach("failed");
+  assert.match(await page.getByRole("alert").innerText(), /not a model file/);
+  assert.match(await page.title(), /^unknown · /);
+  for (const part of ["#watched", "#known", "#work"]) assert.ok(await page.locator(part).isHidden(), part);
+  assert.deepEqual(visited.complaints, []);
+});
+
+// Within the time in which the engine itself gives up a silent server.
+test("a load is stopped", { timeout: 25_000 }, async (context) => {
+  const visited = await open(context);
+  const { page } = visited;
+  // It has not answered yet.
+  const slow = createServer();
+  await new Promise((listening) => slow.listen(0, "localhost", listening));
+  context.after(() => slow.close());
+  await page.getByRole("radio", { name: "A model in this tab" }).check();
+  await page.getByLabel("Address").fill(`http://localhost:${slow.address().port}/model.gguf`);
+  const asked = once(slow, "request");
+  await page.getByRole("button", { name: "Load", exact: true }).click();
+  const [, answer] = await asked;
+  const gone = once(answer, "close");
+  await page.getByRole("button", { name: "Stop watching" }).click();
+  await visited.reach("idle");
+  await gone;
+  assert.equal(await page.getByRole("status").innerText(), "Nothing is watched.");
 });
 
 test("a server with a key: refused, read, stopped", async (context) => {
