@@ -9,7 +9,7 @@ import type { Template } from "./template.ts";
 
 /** Bytes of a line at most: longer ones are errors, and are not kept. */
 export const MOST_LINE = 16 * 2 ** 20;
-const CR = 0x0d;
+const [LF, CR] = [0x0a, 0x0d];
 /** A byte order mark is no part of the first line. */
 const MARK = [0xef, 0xbb, 0xbf];
 /** Rows of CSV that go on together. */
@@ -117,7 +117,7 @@ async function* csvRows(
     max_record_size: MOST_LINE,
   });
   const feed = async () => {
-    for await (const chunk of bytes) {
+    for await (const chunk of utf8Of(bytes, file)) {
       if (!parser.write(chunk)) await new Promise((resolve) => parser.once("drain", resolve));
     }
     parser.end();
@@ -134,4 +134,28 @@ async function* csvRows(
     throw new EngineError("BadValue", `${file} is no CSV: ${(cause as Error).message}`, { file }, { cause });
   }
   yield block;
+}
+
+/** The same bytes. The parser would make other text of what is not UTF-8. */
+async function* utf8Of(bytes: AsyncIterable<Uint8Array>, file: string): AsyncGenerator<Uint8Array, undefined> {
+  const strict = new TextDecoder("utf-8", { fatal: true });
+  let line = 1;
+  const check = (some?: Uint8Array) => {
+    try {
+      strict.decode(some, { stream: some !== undefined });
+    } catch (cause) {
+      const detail = { file, expected: "UTF-8" };
+      throw new EngineError("BadValue", `line ${line} of ${file} is not UTF-8`, detail, { cause });
+    }
+  };
+  for await (const chunk of bytes) {
+    for (let at = 0; at < chunk.length; ) {
+      const end = chunk.indexOf(LF, at) + 1 || chunk.length;
+      check(chunk.subarray(at, end));
+      if (chunk[end - 1] === LF) line++;
+      at = end;
+    }
+    yield chunk;
+  }
+  check();
 }

@@ -136,6 +136,22 @@ test("rows of CSV become requests, and no value anything but text", async (conte
   );
 });
 
+test("CSV that is not UTF-8 is refused by its line", async (context) => {
+  const refused = async (bytes: Uint8Array, line: number) => {
+    const file = await written(context, "a.csv", bytes);
+    const message = `line ${line} of ${file} is not UTF-8`;
+    await assert.rejects(rowsOf(file, "{{name}}"), { code: "BadValue", message });
+  };
+  const text = 'name,n\n"Ada\nLovelace",1\nJürgen,2\nBo,3\n';
+  await refused(Buffer.from(text, "latin1"), 4);
+  await refused(Buffer.from(`\uFEFF${text}`, "utf16le"), 1);
+  await refused(Buffer.from(`\uFEFF${text}`, "utf16le").swap16(), 1);
+  // A character that is cut off by the end, behind more than is read at once.
+  const long = `name\n${"ü\n".repeat(50_000)}`;
+  await refused(Buffer.concat([Buffer.from(long), Buffer.from("ü").subarray(0, 1)]), 50_002);
+  assert.equal((await rowsOf(await written(context, "b.csv", `\uFEFF${long}`), "{{name}}")).length, 50_000);
+});
+
 test("a template fills lines of JSON, too", async (context) => {
   const file = await written(context, "a", '{"text":"a","custom_id":5}\n{"other":1}\nnot json\n');
   const rows = await rowsOf(file, "<{{text}}>");
