@@ -121,12 +121,22 @@ export async function checkPlace(file: string): Promise<void> {
   throw unwritable(file, new Error(found.isDirectory() ? "it is a folder" : "it is no regular file"));
 }
 
-/** Holds a name until the process ends, however it ends; null where this system knows no such names. */
-export async function lock(file: string): Promise<{ release(): void } | null> {
-  // A folder may be reached by several names.
+/** The same name for a file whichever way it is named: a folder may be reached by several names. */
+export async function nameOf(file: string): Promise<string> {
   const folder = await realpath(path.dirname(file)).catch(() => path.resolve(path.dirname(file)));
-  const whole = path.join(folder, path.basename(file));
-  const name = createHash("sha256").update(whole).digest("hex").slice(0, 32);
+  return path.join(folder, path.basename(file));
+}
+
+export interface Lock {
+  release(): void;
+}
+
+/** Holds a name until the process ends, however it ends; null where this system knows no such names. */
+export async function lock(file: string): Promise<Lock | null> {
+  const name = createHash("sha256")
+    .update(await nameOf(file))
+    .digest("hex")
+    .slice(0, 32);
   const place = { linux: `\0ternlight-batch-${name}`, win32: `\\\\.\\pipe\\ternlight-batch-${name}` }[
     process.platform as string
   ];
@@ -141,4 +151,19 @@ export async function lock(file: string): Promise<{ release(): void } | null> {
   }
   if (server.code !== "EADDRINUSE") return null;
   throw new EngineError("Unwritable", `${file} is being written by another run`, { file });
+}
+
+/** Holds all of some names, or none. */
+export async function lockAll(files: readonly string[]): Promise<Lock> {
+  const held: (Lock | null)[] = [];
+  const release = () => {
+    for (const one of held) one?.release();
+  };
+  try {
+    for (const file of files) held.push(await lock(file));
+  } catch (error) {
+    release();
+    throw error;
+  }
+  return { release };
 }

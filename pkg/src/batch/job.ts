@@ -125,7 +125,7 @@ export class Job {
   async #answer(server: LineServer, closing: AbortSignal): Promise<void> {
     const places = this.#places();
     let kept = await leftBy(places);
-    if (kept?.whole) return nameParts(places);
+    if (kept?.whole) return nameParts(places, kept.mark);
     // Its results had their names when the process ended.
     if (!kept && (await exists(places.out))) return;
     const { identity, chunk } = this.#stop.signal.aborted

@@ -11,6 +11,9 @@ import { EngineError } from "../types/errors.ts";
 import { renameSynced, Written } from "./disk.ts";
 import { linesOf } from "./lines.ts";
 
+/** Where a journal is written that takes the place of one that has become long. */
+export const newOf = (file: string): string => `${file}.new`;
+
 const VERSION = 1;
 /** Bytes from which on what the parts hold is left out. */
 const ROTATE = 4 * 2 ** 20;
@@ -149,7 +152,7 @@ export class Journal {
   }
 
   async #rotate(mark: Mark, answers: ReadonlyMap<number, Answered>): Promise<void> {
-    const name = `${this.#path}.new`;
+    const name = newOf(this.#path);
     const old = this.#file;
     const made = await Written.open(name, 0);
     this.#file = made;

@@ -3,8 +3,8 @@
 import { rm } from "node:fs/promises";
 import type { Answered } from "../server/serving.ts";
 import { EngineError } from "../types/errors.ts";
-import { checkPlace, exists, lock, renameSynced, Written } from "./disk.ts";
-import { Journal, type Kept, type Mark, readJournal } from "./journal.ts";
+import { checkPlace, exists, renameSynced, Written } from "./disk.ts";
+import { Journal, type Kept, type Mark, newOf, readJournal } from "./journal.ts";
 
 /** How often what is done goes from the journal into the parts, in milliseconds, … */
 const MARK_MS = 1000;
@@ -24,7 +24,13 @@ export interface Places {
 }
 
 export const journalOf = ({ out }: Places): string => `${out}.journal`;
-const partOf = (file: string) => `${file}.part`;
+export const partOf = (file: string): string => `${file}.part`;
+
+/** All that a run writes: none of it may be another's. */
+export function filesOf(places: Places): string[] {
+  const [{ out, errors }, journal] = [places, journalOf(places)];
+  return [out, errors, partOf(out), partOf(errors), journal, newOf(journal)];
+}
 
 /** What an earlier run has left; null where there is nothing to go on with. */
 export async function leftBy(places: Places): Promise<Kept | null> {
@@ -34,9 +40,11 @@ export async function leftBy(places: Places): Promise<Kept | null> {
   return kept && (kept.whole || kept.mark.next > 0 || kept.answers.size > 0) ? kept : null;
 }
 
-/** Names the parts of a run that ended between its last record and their names. */
-export async function nameParts(places: Places): Promise<void> {
-  const { out, errors } = places;
+/** Gives parts that are whole their names: also those of a run that ended between its last record and their names. */
+export async function nameParts(places: Places, { failed }: Mark): Promise<void> {
+  const { out, errors, always } = places;
+  // An earlier run's would be taken for this one's.
+  if (!always && failed === 0) for (const file of [partOf(errors), errors]) await rm(file, { force: true });
   for (const file of [errors, out]) if (await exists(partOf(file))) await renameSynced(partOf(file), file);
   await rm(journalOf(places), { force: true });
 }
@@ -45,7 +53,6 @@ export class Output {
   readonly #places: Places;
   readonly #journal: Journal;
   readonly #parts: { out: Written; errors: Written };
-  readonly #lock: { release(): void } | null;
   /** Answers that the parts do not hold. */
   readonly #answers: Map<number, Answered>;
   /** The hashes of the input up to lines that the parts do not hold. */
@@ -60,17 +67,10 @@ export class Output {
   #markedAt = performance.now();
   #waiting: (() => void)[] = [];
 
-  private constructor(
-    places: Places,
-    journal: Journal,
-    parts: { out: Written; errors: Written },
-    held: { release(): void } | null,
-    kept: Kept | null,
-  ) {
+  private constructor(places: Places, journal: Journal, parts: { out: Written; errors: Written }, kept: Kept | null) {
     this.#places = places;
     this.#journal = journal;
     this.#parts = parts;
-    this.#lock = held;
     this.#mark = kept?.mark ?? { next: 0, out: 0, errors: 0, failed: 0, hash: "" };
     this.#answers = kept?.answers ?? new Map();
     this.#reached = this.#mark.next;
@@ -78,6 +78,8 @@ export class Output {
   }
 
   /**
+   * Whoever opens it has the places to himself.
+   *
    * @param of what the answers depend on beside the input; `kept` must be of the same
    * @param waits whether this thread may wait for the disk: it has nothing else to do
    */
@@ -86,16 +88,10 @@ export class Output {
       const message = `${journalOf(places)} is of a run with another model, or with options that give other answers`;
       throw new EngineError("WrongModel", message, { file: journalOf(places), expected: kept.of, found: of });
     }
-    const held = await lock(places.out);
-    try {
-      const out = await Written.open(partOf(places.out), kept?.mark.out ?? 0);
-      const errors = await Written.open(partOf(places.errors), kept?.mark.errors ?? 0);
-      const journal = await Journal.open(journalOf(places), of, kept, waits);
-      return new Output(places, journal, { out, errors }, held, kept);
-    } catch (error) {
-      held?.release();
-      throw error;
-    }
+    const out = await Written.open(partOf(places.out), kept?.mark.out ?? 0);
+    const errors = await Written.open(partOf(places.errors), kept?.mark.errors ?? 0);
+    const journal = await Journal.open(journalOf(places), of, kept, waits);
+    return new Output(places, journal, { out, errors }, kept);
   }
 
   /** What was there before this run. */
@@ -159,14 +155,9 @@ export class Output {
   async finish(): Promise<void> {
     await this.#settled();
     await this.#toParts();
-    const { errors, always } = this.#places;
-    const named = always || this.#mark.failed > 0;
-    if (!named) await rm(partOf(errors), { force: true });
     await this.#journal.whole();
     await this.#close();
-    await nameParts(this.#places);
-    // An earlier run's, which would be taken for this one's.
-    if (!named) await rm(errors, { force: true });
+    await nameParts(this.#places, this.#mark);
   }
 
   async #settled(): Promise<void> {
@@ -176,7 +167,6 @@ export class Output {
 
   async #close(): Promise<void> {
     await Promise.all([this.#journal.close(), this.#parts.out.close(), this.#parts.errors.close()]);
-    this.#lock?.release();
   }
 
   async #write(): Promise<void> {

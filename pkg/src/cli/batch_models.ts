@@ -2,9 +2,9 @@
 
 import { readFileSync } from "node:fs";
 import { availableParallelism } from "node:os";
-import path from "node:path";
 import { type Answerer, openAnswerer } from "../batch/answerer.ts";
-import type { Places } from "../batch/output.ts";
+import { nameOf } from "../batch/disk.ts";
+import { filesOf, type Places } from "../batch/output.ts";
 import { Template } from "../batch/template.ts";
 import { load } from "../node.ts";
 import { recommend } from "../node-doctor.ts";
@@ -36,16 +36,17 @@ export interface BatchFlags {
   defaultMaxTokens?: number;
 }
 
-export function placesOf({ out, errors, batchModel }: BatchFlags, input: string): Places {
+export async function placesOf({ out, errors, batchModel }: BatchFlags, input: string): Promise<Places> {
   if (batchModel === undefined) throw new UsageError("--model is missing", { option: "--model" });
   if (out === undefined) throw new UsageError("--out is missing", { option: "--out" });
   if (out === STANDARD || errors === STANDARD) {
     throw new UsageError("--out and --errors are files: what is not whole has no name", { option: "--out" });
   }
   const places = { out, errors: errors ?? out.replace(/(\.jsonl)?$/, ".errors.jsonl"), always: errors !== undefined };
-  const [own, other, source] = [places.out, places.errors, input].map((file) => path.resolve(file));
-  if (own === other) throw new UsageError("--out and --errors are one file", { option: "--errors" });
-  if (input !== STANDARD && [own, other].includes(source)) {
+  const files = await Promise.all(filesOf(places).map(nameOf));
+  const twice = files.find((file, i) => files.indexOf(file) < i);
+  if (twice) throw new UsageError(`--out and --errors would both be written to ${twice}`, { option: "--errors" });
+  if (input !== STANDARD && files.includes(await nameOf(input))) {
     throw new UsageError("the input would be replaced by the output", { option: "--out" });
   }
   return places;

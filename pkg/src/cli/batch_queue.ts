@@ -52,7 +52,7 @@ export async function submitted(args: Args, flags: BatchFlags, terminal: Termina
     if (args.has(option)) throw new UsageError(`--${option} does not go with --queue`, { option: `--${option}` });
   }
   const [input] = args.operands as [string];
-  const places = detach ? null : placesOf(flags, input);
+  const places = detach ? null : await placesOf(flags, input);
   if (flags.batchModel === undefined) throw new UsageError("--model is missing", { option: "--model" });
   const template = templateOf(flags.template);
   const settings = batchLoad(args);

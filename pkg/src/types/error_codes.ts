@@ -62,7 +62,7 @@ export const errorCodes = {
   },
   Exists: {
     meaning: "The file to write is there already.",
-    when: "the command convert",
+    when: "the commands convert and batch",
     action: "Choose another name, or give --force.",
   },
   InUse: {

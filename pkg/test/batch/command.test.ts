@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createReadStream, existsSync } from "node:fs";
-import { mkdtemp, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
+import { mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
@@ -195,7 +195,7 @@ test("a finished file is not computed again, nor replaced unasked", async () => 
   assert.deepEqual(await json(...run("--resume")), { out: at("finished.jsonl"), nothingToDo: true });
   assert.ok(await kept());
   // A run that was killed before its first answer is to be gone on with.
-  await writeFile(at("finished.jsonl.journal"), "");
+  for (const left of ["finished.jsonl.journal", "finished.jsonl.part"]) await writeFile(at(left), "");
   await done(...run("--resume"));
   assert.ok(!(await kept()));
   await writeFile(at("finished.jsonl"), "what was there\n");
@@ -203,8 +203,54 @@ test("a finished file is not computed again, nor replaced unasked", async () => 
   assert.ok(!(await kept()));
 });
 
+test("a file of errors is not replaced unasked either", async () => {
+  await writeFile(at("one.jsonl"), '{"prompt":"A king","max_tokens":3}\n');
+  const run = (...more: string[]) => ["batch", at("one.jsonl"), ...MODEL, "--out", at("guarded.jsonl"), ...more];
+  for (const [errors, ...named] of [["guarded.errors.jsonl"], ["precious.jsonl", "--errors", at("precious.jsonl")]]) {
+    await writeFile(at(errors!), "mine\n");
+    for (const resumed of [[], ["--resume"]]) {
+      const { code, detail } = await failure(1, ...run(...named, ...resumed));
+      assert.deepEqual([code, detail.file], ["Exists", at(errors!)]);
+    }
+    assert.equal(await readFile(at(errors!), "utf8"), "mine\n");
+    assert.ok(!existsSync(at("guarded.jsonl")));
+  }
+  // It is of a run with another --out that ended early.
+  await writeFile(at("shared.jsonl.part"), "");
+  const shared = await failure(1, ...run("--errors", at("shared.jsonl")));
+  assert.deepEqual([shared.code, shared.detail.file], ["Exists", at("shared.jsonl.part")]);
+  await done(...run("--force"));
+  // This run's would be empty.
+  assert.ok(!existsSync(at("guarded.errors.jsonl")));
+});
+
+test("a run that is under way is told as such, by all of its files", async (context) => {
+  await writeFile(at("slow.jsonl"), '{"prompt":"A king","max_tokens":3}\n');
+  const run = (out: string, errors: string) => ["batch", "-", ...MODEL, "--out", at(out), "--errors", at(errors)];
+  const args = [inRepository("pkg/dist/cli.js"), ...run("alive.jsonl", "alive.errors")];
+  const child = spawn(process.execPath, args, { stdio: ["pipe", "ignore", "inherit"] });
+  context.after(() => child.kill("SIGKILL"));
+  // Its input does not end, so that it stays under way with an answer in its journal.
+  child.stdin!.write('{"prompt":"A king","max_tokens":3}\n');
+  const size = async () => (await stat(at("alive.jsonl.journal")).catch(() => null))?.size ?? 0;
+  while ((await size()) < 300) await new Promise((resolve) => setTimeout(resolve, 20));
+  for (const [out, errors, held] of [
+    ["alive.jsonl", "other.errors", "alive.jsonl"],
+    ["other.jsonl", "alive.errors", "alive.errors"],
+    ["other.jsonl", "alive.jsonl", "alive.jsonl"],
+  ] as const) {
+    const { code, message } = await failure(1, ...run(out, errors));
+    assert.deepEqual([code, message], ["Unwritable", `${at(held)} is being written by another run`]);
+  }
+  child.stdin!.end();
+  assert.deepEqual(await once(child, "exit"), [0, null]);
+  assert.equal(lines(await readFile(at("alive.jsonl"))).length, 1);
+});
+
 test("wrong calls are told before anything is loaded, and leave nothing", async () => {
   const input = at("in.jsonl");
+  const linked = at("linked");
+  await symlink(dir, linked);
   await writeFile(at("half.jsonl.gz"), (await readFile(at("in.jsonl.gz"))).subarray(0, 20));
   const wrong: [number, string, ...string[]][] = [
     [2, "--model", input, "--out", at("x")],
@@ -212,6 +258,8 @@ test("wrong calls are told before anything is loaded, and leave nothing", async 
     [2, "--out", input, "--model", DEMO, "--out", "-"],
     [2, "--out", input, "--model", DEMO, "--out", input],
     [2, "--errors", input, "--model", DEMO, "--out", at("x"), "--errors", at("x")],
+    [2, "--errors", input, "--model", DEMO, "--out", at("x"), "--errors", at("x.part")],
+    [2, "--out", input, "--model", DEMO, "--out", at("x"), "--errors", path.join(linked, "in.jsonl")],
     [2, "--chunk", input, "--model", DEMO, "--out", at("x"), "--chunk", "0"],
   ];
   for (const [status, option, ...args] of wrong) {

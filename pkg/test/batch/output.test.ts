@@ -14,7 +14,8 @@ import { setTimeout as wait } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import zlib from "node:zlib";
-import { journalOf, leftBy, Output } from "../../src/batch/output.ts";
+import { lockAll } from "../../src/batch/disk.ts";
+import { filesOf, journalOf, leftBy, Output } from "../../src/batch/output.ts";
 import { runBatch } from "../../src/batch/run.ts";
 import type { Line } from "../../src/server/serving.ts";
 import { EngineError } from "../../src/types/errors.ts";
@@ -111,7 +112,6 @@ test("a journal with anything behind its last whole record goes on from that", a
   const other = { code: "WrongModel" };
   await assert.rejects(Output.open(places, "another", kept), other);
   const second = await Output.open(places, "m", kept);
-  await assert.rejects(Output.open(places, "m", kept), /another run/);
   const before = asked.length;
   const done = kept.answers.size + kept.mark.next;
   const rest = {
@@ -240,6 +240,31 @@ for (const [name, lines, pack] of packings) {
     context.diagnostic(`${lines} lines: ${shown}`);
   });
 }
+
+test("no two runs write one file, whatever it is to each of them", async (context) => {
+  const dir = await folder(context);
+  const at = (out: string, errors: string) => ({
+    out: path.join(dir, out),
+    errors: path.join(dir, errors),
+    always: true,
+  });
+  const first = await lockAll(filesOf(at("a", "errors")));
+  const others = [
+    at("a", "b"),
+    at("b", "errors"),
+    at("b", "a"),
+    at("errors", "b"),
+    at("b", "a.journal"),
+    at("a.part", "b"),
+  ];
+  for (const places of others) {
+    const error = await lockAll(filesOf(places)).catch((error) => error);
+    assert.match(error.message, /\/(a|errors)(\.part|\.journal)? is being written by another run/);
+  }
+  // Those that were refused hold none of their names.
+  const beside = await lockAll(filesOf(at("b", "c")));
+  for (const one of [beside, first]) one.release();
+});
 
 test("input that comes slowly is read to its end", async (context) => {
   const out = path.join(await folder(context), "out.jsonl");

@@ -52,7 +52,7 @@ export const batchFlags = {
     to: "command",
     default: false,
     flag: {},
-    help: "Replace the file of answers if there is one.",
+    help: "Replace the files of answers and of errors if there are some.",
   },
   template: {
     kind: "text",
