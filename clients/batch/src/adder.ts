@@ -2,7 +2,7 @@
 
 import { EngineError } from "ternlight/batch";
 import { addChunks, type ChunkQueue } from "./queue.ts";
-import type { Job } from "./store.ts";
+import { type Job, wasCancelled } from "./store.ts";
 import { shownUrl } from "./url.ts";
 
 /** Chunks that are added at once. */
@@ -91,6 +91,7 @@ export class Adder {
     if (this.#patience.resting) return false;
     try {
       const jobs = (await this.#job.missing(from, end)).map((ref) => ({ job: id, ...ref }));
+      if (jobs.length > 0 && (await this.#job.cancelled())) throw wasCancelled(this.#job.info);
       if (jobs.length > 0) await addChunks(this.#queue, jobs, priority);
       this.#patience.well();
       return true;

@@ -1,12 +1,12 @@
 /** Puts a job's chunks into its queue, no more of them than are wanted soon, and writes the answers in the order of the lines. */
 
-import { type Answered, EngineError } from "ternlight/batch";
+import type { Answered } from "ternlight/batch";
 import { Adder, Patience, REST_MS } from "./adder.ts";
 import { unserved } from "./attached.ts";
 import { Files } from "./files.ts";
 import { withStore } from "./open_store.ts";
 import { openQueue } from "./queue.ts";
-import type { Job, Place, Store } from "./store.ts";
+import { type Job, type Place, type Store, wasCancelled } from "./store.ts";
 
 export interface CollectOptions extends Place {
   job: string;
@@ -154,7 +154,6 @@ class Answers {
       this.#patience.failed(error);
       return null;
     }
-    const message = `the job ${this.info.id} was cancelled; retry lets it go on`;
-    throw new EngineError("Interrupted", message, { job: this.info.id });
+    throw wasCancelled(this.info);
   }
 }

@@ -110,6 +110,9 @@ export function noJob(id: string, place: string, why: string, cause?: unknown): 
   return new EngineError("NotFound", `there is no job ${id.slice(0, 100)} in ${place}: ${why}`, {}, { cause });
 }
 
+export const wasCancelled = ({ id: job }: JobInfo): EngineError =>
+  new EngineError("Interrupted", `the job ${job} was cancelled; retry lets it go on`, { job });
+
 const CHUNK = 32;
 /** Characters of a chunk at most: whoever works on it has it in memory. */
 const MOST_CHUNK = 256 * 2 ** 20;

@@ -65,6 +65,10 @@ test(
       [[job, "running", 0, 23]],
     );
     assert.match((await done("cancel", job, ...place)).out, /is cancelled/);
+    const detached = await start(at("in.jsonl"), ...MODEL, ...place, "--chunk", "4", "--detach").ended;
+    assert.equal(detached.code, 1);
+    assert.ok(detached.err.includes(`the job ${job} was cancelled; retry lets it go on`), detached.err);
+    assert.equal((await jobs())[0].queue.waiting, 0);
     assert.deepEqual(JSON.parse((await done("retry", job, ...place, "--json")).out), { job, chunks: 23 });
 
     const worker = () => {

@@ -83,6 +83,16 @@ for (const kind of kinds) {
     const [{ state, done }] = await status(at, job.id);
     assert.equal(state, "cancelled");
     assert.ok(done >= 2 && done < job.chunks, `${done} chunks`);
+    // Who collects, or only adds, puts nothing of it back.
+    for (const out of [at.out, null])
+      await assert.rejects(collect({ ...at, job: job.id, out }), { code: "Interrupted" });
+    assert.deepEqual((await status(at, job.id))[0].queue, {
+      waiting: 0,
+      active: 0,
+      delayed: 0,
+      failed: 0,
+      paused: false,
+    });
     assert.equal(await retry(at, job.id), job.chunks - done);
     await collect({ ...at, job: job.id });
     assert.deepEqual(read(at.out), expected(80));
