@@ -16,5 +16,5 @@ export async function check({ out, errors, ...place }: CheckOptions): Promise<vo
   const queue = await openQueue(place.queue, null);
   await queue.close();
   await withStore(place, (store) => store.check());
-  if (out !== null) await (await Files.open(out, errors)).close();
+  if (out !== null) await (await Files.open(out, { errors })).close();
 }

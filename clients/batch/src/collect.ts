@@ -14,6 +14,8 @@ export interface CollectOptions extends Place {
   out: string | null;
   /** The file of lines without an answer. @default OUT.errors.jsonl, where there are such lines */
   errors?: string;
+  /** Replaces files that are there with other answers than the job's. @default false */
+  force?: boolean;
   /** Chunks that are in the queue or done, and not collected. @default 4096 */
   window?: number;
   /** Seconds for which a broker, a database or a network folder that is away is tried again. @default 600 */
@@ -73,8 +75,9 @@ async function inOrder(options: InOrder, job: Answers, adder: Adder, service: Se
   const { window, out, onProgress } = options;
   const { chunks, lines: total } = job.info;
   const collected: Collected = { lines: 0, failed: 0, total };
-  const files = await Files.open(out, options.errors);
+  const files = await Files.open(out, options);
   try {
+    await files.checkThere(() => job.whole());
     for (let chunk = 0; chunk < chunks; chunk++) {
       const end = Math.min(chunks, chunk + window);
       await adder.upTo(end);
@@ -130,6 +133,11 @@ class Answers {
     this.#job = job;
     this.#patience = patience;
     this.#signal = signal;
+  }
+
+  /** Whether all of them are there. */
+  async whole(): Promise<boolean> {
+    return (await this.#job.done()) === this.info.chunks;
   }
 
   /** @param again adds what the queue has lost; false where it is away */

@@ -1,6 +1,7 @@
 /** The two files of a collected job, under names of this collector's own until they are whole. */
 
 import { createHash, randomBytes } from "node:crypto";
+import { createReadStream, existsSync } from "node:fs";
 import { open, readdir, rename, rm } from "node:fs/promises";
 import { hostname } from "node:os";
 import path from "node:path";
@@ -22,6 +23,14 @@ interface Part {
   file: string;
   path: string;
   handle: Handle;
+  lock: { release(): void } | null;
+}
+
+export interface Targets {
+  /** The file of errors, which is there then even where there are none. @default OUT.errors.jsonl, where there are such lines */
+  errors?: string | undefined;
+  /** Replaces files that are there, also with other answers. @default false */
+  force?: boolean | undefined;
 }
 
 export class Files {
@@ -29,30 +38,36 @@ export class Files {
   readonly #errors: Part;
   /** The file of errors is there even where there are none. */
   readonly #always: boolean;
-  readonly #lock: { release(): void } | null;
+  readonly #force: boolean;
   #open = true;
 
-  private constructor(out: Part, errors: Part, always: boolean, lock: { release(): void } | null) {
+  private constructor(out: Part, errors: Part, always: boolean, force: boolean) {
     this.#out = out;
     this.#errors = errors;
     this.#always = always;
-    this.#lock = lock;
+    this.#force = force;
   }
 
-  /** @param given the file of errors, which is there then even where there are none */
-  static async open(out: string, given?: string, machine: Machine = here()): Promise<Files> {
-    const errors = given ?? out.replace(/(\.jsonl)?$/, ".errors.jsonl");
+  static async open(out: string, targets: Targets = {}, machine: Machine = here()): Promise<Files> {
+    const { errors = out.replace(/(\.jsonl)?$/, ".errors.jsonl"), force = false } = targets;
+    if (path.resolve(out) === path.resolve(errors)) {
+      throw new EngineError("InvalidArgument", `out and errors are both ${out}`, { option: "errors", file: out });
+    }
     for (const file of [out, errors]) await checkPlace(file);
-    const lock = await machine.lock(out);
     const made: Part[] = [];
     try {
-      for (const file of [out, errors]) made.push(await makePart(file, machine.name, lock !== null));
-      return new Files(made[0]!, made[1]!, given !== undefined, lock);
+      for (const file of [out, errors]) made.push(await makePart(file, machine));
+      return new Files(made[0]!, made[1]!, targets.errors !== undefined, force);
     } catch (error) {
       await Promise.all(made.map(dropPart));
-      lock?.release();
       throw error;
     }
+  }
+
+  /** Refuses files that are there already where the job cannot have given them: it is not `whole`. */
+  async checkThere(whole: () => Promise<boolean>): Promise<void> {
+    const there = this.#force ? undefined : [this.#out, this.#errors].find(({ file }) => existsSync(file));
+    if (there && !(await whole())) throw taken(there.file);
   }
 
   async write(answers: readonly Answered[]): Promise<void> {
@@ -70,6 +85,7 @@ export class Files {
   async finish(failed: boolean): Promise<void> {
     const [out, errors] = [this.#out, this.#errors];
     const named = this.#always || failed;
+    for (const part of this.#force ? [] : [errors, out]) await checkSame(part);
     for (const part of named ? [errors, out] : [out]) {
       try {
         await part.handle.sync();
@@ -88,31 +104,51 @@ export class Files {
     if (!this.#open) return;
     this.#open = false;
     await Promise.all([this.#out, this.#errors].map(dropPart));
-    this.#lock?.release();
   }
 }
 
-/** @param alone nobody else on this machine writes the file: parts of this machine are of collectors that died */
-async function makePart(file: string, machine: string, alone: boolean): Promise<Part> {
-  const own = createHash("sha256").update(machine).digest("hex").slice(0, 8);
+async function makePart(file: string, machine: Machine): Promise<Part> {
+  const lock = await machine.lock(file);
+  const own = createHash("sha256").update(machine.name).digest("hex").slice(0, 8);
   const [folder, name] = [path.dirname(file), path.basename(file)];
   const pattern = /^\.([0-9a-f]{8})-[0-9a-f]{12}\.part$/;
   try {
-    for (const found of alone ? await readdir(folder) : []) {
+    // Nobody else on this machine writes the file: parts of this machine are of collectors that died.
+    for (const found of lock ? await readdir(folder) : []) {
       if (!found.startsWith(name) || pattern.exec(found.slice(name.length))?.[1] !== own) continue;
       await rm(path.join(folder, found), { force: true });
     }
     const made = `${file}.${own}-${randomBytes(6).toString("hex")}.part`;
-    return { file, path: made, handle: await open(made, "wx") };
+    return { file, path: made, handle: await open(made, "wx"), lock };
   } catch (cause) {
+    lock?.release();
     throw unwritable(file, cause);
   }
 }
 
-async function dropPart({ path, handle }: Part): Promise<void> {
+async function dropPart({ path, handle, lock }: Part): Promise<void> {
   await handle.close().catch(() => {});
   await rm(path, { force: true }).catch(() => {});
+  lock?.release();
 }
+
+/** Who collects a job once more may replace what it has written before. */
+async function checkSame({ file, path }: Part): Promise<void> {
+  if (existsSync(file) && (await hashOf(file)) !== (await hashOf(path))) throw taken(file);
+}
+
+async function hashOf(file: string): Promise<string> {
+  const hash = createHash("sha256");
+  try {
+    for await (const bytes of createReadStream(file)) hash.update(bytes);
+  } catch (cause) {
+    throw new EngineError("Unreadable", `${file}: ${(cause as Error).message}`, { file }, { cause });
+  }
+  return hash.digest("hex");
+}
+
+const taken = (file: string) =>
+  new EngineError("Exists", `${file} exists, and is not what the job gives; --force replaces it`, { file });
 
 const unwritable = (file: string, cause: unknown) =>
   new EngineError("Unwritable", `${file} cannot be written: ${(cause as Error).message}`, { file }, { cause });

@@ -104,6 +104,50 @@ test("one machine collects a file once at a time", skipped("redis"), async (cont
   assert.deepEqual((await readdir(folder)).sort(), ["jobs", "out.jsonl"]);
 });
 
+test("no two collectors write one file, whatever it is to each of them", async (context) => {
+  const folder = await mkdtemp(path.join(tmpdir(), "ternlight-collect-"));
+  context.after(() => rm(folder, { recursive: true, force: true }));
+  const at = (name) => path.join(folder, name);
+  const first = await Files.open(at("a"), { errors: at("errors") });
+  for (const [out, errors, held] of [
+    ["b", "errors", "errors"],
+    ["b", "a", "a"],
+    ["errors", "b", "errors"],
+  ]) {
+    const message = `${at(held)} is being written by another run`;
+    await assert.rejects(Files.open(at(out), { errors: at(errors) }), { code: "Unwritable", message });
+  }
+  await assert.rejects(Files.open(at("b"), { errors: `${folder}/./b` }), { code: "InvalidArgument" });
+  await (await Files.open(at("b"))).close();
+  await first.close();
+  assert.deepEqual(await readdir(folder), []);
+});
+
+test("files with other answers are replaced by force alone", skipped("redis"), async (context) => {
+  const { at, out, folder } = await place(context, "redis");
+  const job = await give(at, 3);
+  const [mine, errors] = ["mine\n", path.join(folder, "out.errors.jsonl")];
+  const again = (more = {}) => collect({ ...at, job: job.id, out, ...more });
+  const refused = async (file, more) => {
+    await writeFile(file, mine);
+    const message = `${file} exists, and is not what the job gives; --force replaces it`;
+    await assert.rejects(again(more), { code: "Exists", message });
+    assert.equal(readFileSync(file, "utf8"), mine);
+  };
+  // A job without all of its answers is not waited for.
+  await refused(out);
+  await keepAnswers(at, job, 0, 3);
+  await refused(out);
+  await again({ force: true });
+  await refused(errors);
+  await refused(errors, { errors });
+  await again({ force: true });
+  // What it has written before is its own.
+  await again();
+  assert.equal(readFileSync(out, "utf8"), expected(3).out);
+  assert.deepEqual((await readdir(folder)).sort(), ["jobs", "out.jsonl"]);
+});
+
 test("what is away is told once, tried again, and ends who waits for too long", async () => {
   const told = [];
   const patience = new Patience(0.1, (error) => told.push(error));

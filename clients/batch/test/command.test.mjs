@@ -89,6 +89,7 @@ test(
     while (!existsSync(answers) || readdirSync(answers).length < 4)
       await new Promise((resolve) => setTimeout(resolve, 5));
     first.child.kill("SIGKILL");
+    await writeFile(at("out.jsonl"), "what was there\n");
     const collected = await done(
       at("in.jsonl"),
       ...MODEL,
@@ -99,6 +100,7 @@ test(
       "3",
       "--out",
       at("out.jsonl"),
+      "--force",
       "--json",
     );
     assert.match(collected.err, /warning: the job was given before, without a priority, and keeps that/);

@@ -186,7 +186,7 @@ for (const kind of ["redis", "database"]) {
     // With the reason away, retry gives it another chance.
     assert.equal(await retry(at, job.id), 1);
     const worker = await work({ ...at, model: answering() });
-    await collect({ ...at, job: job.id });
+    await collect({ ...at, job: job.id, force: true });
     await worker.close();
     assert.equal(readFileSync(at.out, "utf8"), whole.out);
   });
@@ -264,7 +264,7 @@ test("a job that was deleted and is submitted again is another one", skipped("da
   at.before(() => store.close());
   for (let round = 0; round < 2; round++) {
     const job = await give(at, 60);
-    await collect({ ...at, job: job.id, signal: AbortSignal.timeout(10_000) });
+    await collect({ ...at, job: job.id, force: round > 0, signal: AbortSignal.timeout(10_000) });
     assert.deepEqual(read(at.out), expected(60));
     assert.deepEqual(events.splice(0), Array(job.chunks).fill("answered"));
     await store.rows("DELETE FROM ternlight.job WHERE id = $1", [job.id]);

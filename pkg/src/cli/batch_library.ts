@@ -69,6 +69,7 @@ export interface Library {
       job: string;
       out: string | null;
       errors?: string;
+      force?: boolean;
       signal: AbortSignal;
       onProgress(progress: Collected): void;
       onError(error: Error): void;

@@ -48,10 +48,11 @@ async function loadedOnce(...how: Parameters<typeof openModel>): Promise<Answere
 export async function submitted(args: Args, flags: BatchFlags, terminal: Terminal): Promise<void> {
   const place = placeOf(args);
   const { priority, detach = false, attached = false } = args.own<QueueFlags>("queueFlags");
-  for (const option of ["workers", "resume", "force", "recommend"] as const) {
+  for (const option of ["workers", "resume", "recommend"] as const) {
     if (args.has(option)) throw new UsageError(`--${option} does not go with --queue`, { option: `--${option}` });
   }
   const [input] = args.operands as [string];
+  const { force = false } = flags;
   const places = detach ? null : await placesOf(flags, input);
   if (flags.batchModel === undefined) throw new UsageError("--model is missing", { option: "--model" });
   const template = templateOf(flags.template);
@@ -83,8 +84,8 @@ export async function submitted(args: Args, flags: BatchFlags, terminal: Termina
   const onProgress = (now: Collected) => progress.show(now);
   const onError = (error: Error) => void terminal.note(`warning: ${error.message}; trying again`);
   const onUnserved = (message: string) => void terminal.note(`warning: ${message}`);
-  const hearing = { onProgress, onError, onUnserved };
-  const found = await collect({ ...place, job: job.id, ...files, signal, ...hearing }).finally(() => progress.end());
+  const how = { force, signal, onProgress, onError, onUnserved };
+  const found = await collect({ ...place, job: job.id, ...files, ...how }).finally(() => progress.end());
   if (terminal.json) return terminal.printJson({ job: job.id, ...found, ...(places ? { out: places.out } : {}) });
   if (places) await terminal.note(`${found.lines} lines, ${found.failed} errors: ${places.out}`);
 }
