@@ -14,6 +14,8 @@ export interface BatchRecord {
   batch: Batch;
   output: string;
   errors: string;
+  /** Grows with each batch; records without one came before all that have one. */
+  number?: number;
 }
 
 export const newId = (prefix: "file-" | "batch_"): string => prefix + randomBytes(16).toString("hex");
@@ -48,7 +50,8 @@ export class Folder {
       const files = (await recordsIn(path.join(folder, "files"))) as FileObject[];
       const batches = (await recordsIn(path.join(folder, "batches"))) as BatchRecord[];
       const inOrder = files.sort((a, b) => a.created_at - b.created_at);
-      batches.sort((a, b) => a.batch.created_at - b.batch.created_at);
+      const number = (record: BatchRecord) => record.number ?? 0;
+      batches.sort((a, b) => number(a) - number(b) || a.batch.created_at - b.batch.created_at);
       const byId = new Map(inOrder.map((file) => [file.id, file]));
       const open = batches.filter(({ batch }) => !ENDED.includes(batch.status));
       const used = [...byId.keys(), ...open.flatMap(({ output, errors }) => [output, errors])];

@@ -47,12 +47,15 @@ class FolderBatches implements Batches {
   /** Settles when no batch works that came before. */
   #turn: Promise<unknown> = Promise.resolve();
   #uploads = 0;
+  /** Of the last batch: seconds do not tell which of two came first. */
+  #number: number;
   #stopped: Promise<void> | null = null;
 
   constructor(folder: Folder, jobs: readonly Job[], settings: FolderSettings) {
     this.#folder = folder;
     this.#jobs = new Map(jobs.map((job) => [job.record.batch.id, job]));
     this.#settings = settings;
+    this.#number = jobs.at(-1)?.record.number ?? 0;
   }
 
   start(server: LineServer): void {
@@ -141,7 +144,8 @@ class FolderBatches implements Batches {
       request_counts: { total: 0, completed: 0, failed: 0 },
       metadata,
     };
-    const job = new Job({ batch, output: newId("file-"), errors: newId("file-") }, this.#folder);
+    const number = ++this.#number;
+    const job = new Job({ batch, output: newId("file-"), errors: newId("file-"), number }, this.#folder);
     // From here on its input stays.
     this.#jobs.set(batch.id, job);
     try {
