@@ -6,7 +6,7 @@ import { ApiError, invalid, retryHeaders } from "../openai/errors.ts";
 import type { Batches, LineServer } from "../server/serving.ts";
 import { Folder, newId, now } from "./folder.ts";
 import { Job } from "./job.ts";
-import { receive } from "./upload.ts";
+import { notStored, receive } from "./upload.ts";
 
 /** Uploads at once: each has a piece of its file in memory. */
 const MOST_UPLOADS = 8;
@@ -83,7 +83,9 @@ class FolderBatches implements Batches {
       const { bytes, filename } = await receive(request, part, this.#settings.maxUpload);
       const more = { purpose: "batch", status: "processed" } as const;
       const file: FileObject = { id, object: "file", bytes, created_at: now(), filename, ...more };
-      await this.#folder.addNew(file, part);
+      await this.#folder.addNew(file, part).catch((error) => {
+        throw notStored("file", error);
+      });
       return file;
     } finally {
       await rm(part, { force: true });
@@ -152,7 +154,7 @@ class FolderBatches implements Batches {
       await job.keep();
     } catch (error) {
       this.#jobs.delete(batch.id);
-      throw error;
+      throw notStored("batch", error);
     }
     await this.#forget();
     const answer = { ...batch };
@@ -172,7 +174,9 @@ class FolderBatches implements Batches {
     if (job.ended || status === "finalizing") {
       throw new ApiError(409, `the batch is ${status}`, { param: "id", code: "batch_not_cancellable" });
     }
-    await job.cancel();
+    await job.cancel().catch((error) => {
+      throw notStored("batch", error);
+    });
     return job.batch;
   }
 

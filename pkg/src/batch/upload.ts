@@ -3,6 +3,7 @@
 import { open, rm } from "node:fs/promises";
 import { make } from "multipasta";
 import { ApiError, invalid } from "../openai/errors.ts";
+import { EngineError } from "../types/errors.ts";
 
 /** Bytes of a form beside its file. */
 const OVERHEAD = 65_536;
@@ -64,8 +65,15 @@ const tooLarge = (maxBytes: number) =>
     headers: { connection: "close" },
   });
 
-function stored(cause: NodeJS.ErrnoException): never {
-  throw new ApiError(507, `the file cannot be stored: ${cause.code ?? "unknown"}`, { code: "storage_failed" });
+/** What a client hears of a disk that is full, or fails: the system's own code, and no path. */
+export function notStored(what: "file" | "batch", error: unknown): ApiError {
+  const cause = error instanceof EngineError ? error.cause : error;
+  const { code = "unknown" } = (cause ?? {}) as NodeJS.ErrnoException;
+  return new ApiError(507, `the ${what} cannot be stored: ${code}`, { code: "storage_failed" });
+}
+
+function stored(cause: unknown): never {
+  throw notStored("file", cause);
 }
 
 async function* piecesOf(request: Request): AsyncGenerator<Uint8Array, undefined> {

@@ -1,7 +1,8 @@
 /** Files and batches of the server: what becomes of good ones, and of everything that goes wrong. */
 
 import assert from "node:assert/strict";
-import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { execFileSync } from "node:child_process";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
@@ -361,6 +362,60 @@ test("a server that was stopped or killed goes on, to the same bytes", async (co
   assert.equal(await client.text(ended.output_file_id), await client.text(undisturbed.output_file_id));
   const second = await serve(context, ["--batch-folder", dir]).catch((error) => String(error));
   assert.match(String(second), /written by another run/);
+});
+
+test("batches of one second keep their order over a restart", async (context) => {
+  const dir = await folder(context);
+  const server = await serve(context, ["--batch-folder", dir]);
+  const client = new Client(server);
+  const { id: input } = await body(client.upload(linesOf(1)));
+  const fields = { input_file_id: input, endpoint: "/v1/completions", completion_window: "24h" };
+  const ids: string[] = [];
+  for (let i = 0; i < 8; i++) ids.push((await body(client.send("/v1/batches", fields))).id);
+  server.child.kill("SIGKILL");
+  await server.ended;
+  // Records of before have no number, and came first.
+  for (const id of ids.slice(0, 2)) {
+    const file = path.join(dir, "batches", `${id}.json`);
+    const { number, batch, ...record } = JSON.parse(await readFile(file, "utf8"));
+    assert.ok(number > 0);
+    batch.created_at -= 10 - ids.indexOf(id);
+    await writeFile(file, JSON.stringify({ batch, ...record }));
+  }
+  const next = await started(context, dir);
+  ids.push((await body(next.send("/v1/batches", fields))).id);
+  const { data } = await body(next.get("/v1/batches"));
+  assert.deepEqual(
+    data.map(({ id }: Body) => id),
+    ids.toReversed(),
+  );
+});
+
+test("what a full disk does not take is a 507", async (context) => {
+  const dir = await mkdtemp(path.join(tmpdir(), "ternlight-small-"));
+  try {
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=256k", "tmpfs", dir], { stdio: "pipe" });
+  } catch {
+    return context.skip("a file system of 256 kB cannot be mounted here: mount needs root");
+  }
+  context.after(async () => {
+    execFileSync("umount", ["-l", dir]);
+    await rm(dir, { recursive: true });
+  });
+  const client = await started(context, dir);
+  const { id } = await body(client.upload(linesOf(1)));
+  await assert.rejects(writeFile(path.join(dir, "fill"), Buffer.alloc(2 ** 19)), { code: "ENOSPC" });
+  const fields = { input_file_id: id, endpoint: "/v1/completions", completion_window: "24h" };
+  for (const [what, refused] of [
+    ["batch", client.send("/v1/batches", fields)],
+    ["file", client.upload(linesOf(1))],
+  ] as const) {
+    const { code, message } = await error(refused, 507);
+    assert.deepEqual([code, message], ["storage_failed", `the ${what} cannot be stored: ENOSPC`]);
+  }
+  assert.deepEqual((await body(client.get("/v1/batches"))).data, []);
+  await rm(path.join(dir, "fill"));
+  await client.status((await body(client.send("/v1/batches", fields))).id, "completed");
 });
 
 test("lines begin only while no client's request runs", async (context) => {
