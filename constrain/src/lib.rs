@@ -3,7 +3,9 @@
 //! `llguidance` does the work; this crate gives it a vocabulary, bounds what a stranger's schema may cost, and says where a
 //! refused one is wrong. It is built as a wasm module of its own, which is loaded when a response format is asked for.
 
+mod characters;
 mod depth;
+mod pattern;
 mod place;
 mod schema;
 #[cfg(target_arch = "wasm32")]
@@ -38,8 +40,10 @@ pub struct Refusal {
 pub enum Format<'a> {
     /// The text of a JSON schema.
     JsonSchema(&'a str),
-    /// A regular expression that the whole answer matches.
+    /// A regular expression of ECMAScript that the whole answer matches, as with the flag `u`.
     Regex(&'a str),
+    /// The same with flags of its own: `/source/flags`.
+    RegExp(&'a str),
     /// A grammar in Lark's syntax, from the rule `start`.
     Grammar(&'a str),
     /// `{ "grammar", "schemas" }`: a grammar that calls the schemas `@schema0`, `@schema1` and so on.
@@ -87,8 +91,11 @@ impl Vocabulary {
     /// # Errors
     /// A refusal that names the place in the source and the reason.
     pub fn constraint(&self, format: Format) -> Result<Constraint, Refusal> {
-        let (Format::JsonSchema(source) | Format::Regex(source) | Format::Grammar(source) | Format::Both(source)) =
-            format;
+        let (Format::JsonSchema(source)
+        | Format::Regex(source)
+        | Format::RegExp(source)
+        | Format::Grammar(source)
+        | Format::Both(source)) = format;
         let nowhere = |reason| Refusal { place: String::new(), reason };
         if source.len() > MAX_SOURCE {
             return Err(nowhere(format!("it has {} bytes; at most {MAX_SOURCE} are allowed", source.len())));
@@ -99,10 +106,8 @@ impl Vocabulary {
                 depth::check_schema(&schema)?;
                 self.matcher(vec![json(&schema)]).map_err(|reason| self.within(schema, reason))?
             }
-            Format::Regex(pattern) => {
-                place::check_regex(pattern)?;
-                self.matcher(vec![GrammarWithLexer::from_regex(pattern)]).map_err(nowhere)?
-            }
+            Format::Regex(source) => self.pattern(&pattern::translate(source, "u")?)?,
+            Format::RegExp(literal) => self.pattern(&pattern::of_literal(literal)?)?,
             Format::Grammar(text) => {
                 depth::check_grammar(text)?;
                 self.matcher(vec![GrammarWithLexer::from_lark(text.to_owned())]).map_err(place::in_grammar)?
@@ -113,6 +118,12 @@ impl Vocabulary {
         // A grammar whose rules lead in a circle is fine by itself, but no text keeps to it.
         constraint.mask().map_err(nowhere)?;
         Ok(constraint)
+    }
+
+    /// What the library says of a pattern has a place in its own translation.
+    fn pattern(&self, translated: &str) -> Result<Matcher, Refusal> {
+        let told = |message| Refusal { place: String::new(), ..place::in_grammar(message) };
+        self.matcher(vec![GrammarWithLexer::from_regex(translated)]).map_err(told)
     }
 
     fn both(&self, text: &str) -> Result<Matcher, Refusal> {
@@ -143,7 +154,7 @@ impl Vocabulary {
 }
 
 fn json(schema: &Value) -> GrammarWithLexer {
-    GrammarWithLexer::from_json_schema(schema.clone())
+    GrammarWithLexer::from_json_schema(schema::translated(schema.clone()))
 }
 
 /// The library's own bounds suit servers of several cores; here one step must not keep others waiting.

@@ -1,12 +1,16 @@
 //! A JSON schema as the library is to take it: bounded where it has no bounds, narrower where validators are.
 
+use std::collections::HashSet;
+
 use serde_json::{Map, Value, json};
 
-use crate::Refusal;
+use crate::{Refusal, pattern};
 
 /// White space between two parts of a JSON text, a new line with its indentation at most: small models would else fill their
 /// context with it.
 const WHITESPACE: &str = r"\x20{1,2}|\r?\n(\x20{0,32}|\t{0,16})";
+/// Letters behind a backslash. Without `u` every name has one spelling, and none that is taken comes again in another.
+const ESCAPES: &str = r#"nrbtf\""#;
 /// An automaton that divides has about as many states as its divisor.
 const MAX_DIVISOR: u64 = 10_000;
 
@@ -39,10 +43,11 @@ pub fn prepared(schema: Value) -> Result<Value, Refusal> {
     };
     prepare(&mut schema, "#", &mut 1)?;
     let options = schema.as_object_mut().expect("made above").entry("x-guidance").or_insert_with(|| json!({}));
-    if let Value::Object(options) = options
-        && options.get("whitespace_flexible") != Some(&Value::Bool(false))
-    {
-        options.entry("whitespace_pattern").or_insert_with(|| WHITESPACE.into());
+    if let Value::Object(options) = options {
+        options.entry("json_allowed_escapes").or_insert_with(|| ESCAPES.into());
+        if options.get("whitespace_flexible") != Some(&Value::Bool(false)) {
+            options.entry("whitespace_pattern").or_insert_with(|| WHITESPACE.into());
+        }
     }
     Ok(schema)
 }
@@ -53,13 +58,17 @@ fn prepare(schema: &mut Value, place: &str, divisor: &mut u64) -> Result<(), Ref
         prepare(child, &format!("{place}/{key}"), divisor)?;
     }
     let Value::Object(schema) = schema else { return Ok(()) };
+    let refused = |reason| Refusal { place: place.to_owned(), reason };
     if let Some(step) = schema.get("multipleOf").and_then(Value::as_f64) {
         *divisor = common_multiple(*divisor, digits(step));
         if *divisor > MAX_DIVISOR {
-            let reason = format!("multipleOf {step}: divisors whose common multiple has digits above {MAX_DIVISOR}");
-            return Err(Refusal { place: place.to_owned(), reason });
+            return Err(refused(format!(
+                "multipleOf {step}: divisors whose common multiple has digits above {MAX_DIVISOR}"
+            )));
         }
     }
+    check_patterns(schema).map_err(refused)?;
+    check_count(schema).map_err(refused)?;
     let format = schema.get("format").and_then(Value::as_str);
     if let Some((_, patterns)) = NARROWER.iter().find(|(name, _)| Some(*name) == format)
         && let Value::Array(all) = schema.entry("allOf").or_insert_with(|| json!([]))
@@ -67,6 +76,53 @@ fn prepare(schema: &mut Value, place: &str, divisor: &mut u64) -> Result<(), Ref
         all.extend(patterns.iter().map(|pattern| json!({ "pattern": pattern })));
     }
     Ok(())
+}
+
+fn check_patterns(schema: &Map<String, Value>) -> Result<(), String> {
+    let rust = |key, pattern: &str| {
+        pattern::translate(pattern, "u").map_err(|Refusal { place, reason }| format!("{key}, {place}: {reason}"))
+    };
+    if let Some(pattern) = schema.get("pattern").and_then(Value::as_str) {
+        rust("pattern", pattern)?;
+    }
+    let mut seen = HashSet::new();
+    for pattern in schema.get("patternProperties").and_then(Value::as_object).into_iter().flat_map(Map::keys) {
+        if !seen.insert(rust("patternProperties", pattern)?) {
+            return Err(format!("patternProperties: {pattern} means the same as another of the patterns"));
+        }
+    }
+    Ok(())
+}
+
+/// A name that is required is written once, and so is one name beside those. Of more, two may be the same.
+fn check_count(schema: &Map<String, Value>) -> Result<(), String> {
+    let required: HashSet<_> = schema.get("required").and_then(Value::as_array).into_iter().flatten().collect();
+    let most = required.len() as u64 + 1;
+    match schema.get("minProperties").and_then(Value::as_u64) {
+        Some(least) if least > most => {
+            Err(format!("minProperties {least}: at most one more than `required` names ({most} here) can be kept to"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A prepared schema with its patterns in the library's syntax.
+pub fn translated(mut schema: Value) -> Value {
+    translate(&mut schema);
+    schema
+}
+
+fn translate(schema: &mut Value) {
+    for (_, child) in children(schema) {
+        translate(child);
+    }
+    let rust = |pattern: &str| pattern::translate(pattern, "u").expect("checked when the schema was prepared");
+    if let Some(Value::String(pattern)) = schema.get_mut("pattern") {
+        *pattern = rust(pattern);
+    }
+    if let Some(Value::Object(named)) = schema.get_mut("patternProperties") {
+        *named = std::mem::take(named).into_iter().map(|(pattern, child)| (rust(&pattern), child)).collect();
+    }
 }
 
 /// The digits of a number as a whole number: 25 for 2.5.
@@ -94,9 +150,9 @@ pub fn children(schema: &mut Value) -> Vec<(String, &mut Value)> {
             ("allOf" | "anyOf" | "oneOf" | "prefixItems" | "items", Value::Array(list)) => {
                 found.extend(list.iter_mut().enumerate().map(|(index, child)| (format!("{key}/{index}"), child)));
             }
-            ("items" | "additionalProperties" | "additionalItems", value @ Value::Object(_)) => {
-                found.push((key.clone(), value));
-            }
+            // A reference may lead to any key.
+            ("const" | "enum" | "default" | "examples" | "x-guidance", _) => {}
+            (_, value @ Value::Object(_)) => found.push((key.clone(), value)),
             _ => {}
         }
     }

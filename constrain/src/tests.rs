@@ -71,7 +71,7 @@ fn without_end_tokens_a_text_ends_where_nothing_may_follow() {
 #[test]
 fn the_whole_text_keeps_to_it() {
     assert!(keeps(Format::Regex("^a+$"), "aaa") && !keeps(Format::Regex("a+"), "aab"));
-    assert!(keeps(Format::Regex(r"\d{2}/é"), "12/é") && !keeps(Format::Regex("(?i)ab"), "a"));
+    assert!(keeps(Format::Regex(r"\d{2}/é"), "12/é") && !keeps(Format::Regex("(?i:ab)"), "a"));
     let grammar = "start: sum\nsum: NUMBER (\"+\" sum)?\nNUMBER: /[0-9]+/";
     assert!(keeps(Format::Grammar(grammar), "1+22+333") && !keeps(Format::Grammar(grammar), "1+"));
     assert!(keeps(Format::JsonSchema("true"), r#" {"a": [1, null]} "#.trim()));
@@ -116,6 +116,106 @@ fn json_is_bounded_and_as_narrow_as_validators() {
     }
 }
 
+/// What ECMAScript and Rust take for different things, and neighbours of it. `|` divides texts.
+#[test]
+fn patterns_mean_what_they_mean_in_javascript() {
+    for (pattern, right, wrong) in [
+        (r"\d{3}", "345", "٣٤٥|34a"),
+        (r"\w{3}|\W", "a_9|é", "éíó"),
+        ("a.b", "a b|a😀b|a\u{85}b", "a\nb|a\rb|a\u{2028}b|a\u{2029}b"),
+        (r"\s", " |\t|\u{b}|\u{a0}|\u{feff}|\u{2028}|\u{3000}", "\u{85}|\u{200b}|x"),
+        (r"\S", "x|\u{85}|😀", " |\u{feff}"),
+        (r"[^\D0-9]|[\D]|[^\S\n]", "x|٣|\t", "3"),
+        ("[^]{2}", "\n😀", "a"),
+        ("a|[]", "a", "|b"),
+        ("a{,3}|}|]|b{|{x}", "a{,3}|}|]|b{|{x}", "aa"),
+        (r"\cA\cz|[\cB]|\0", "\u{1}\u{1a}|\u{2}|\0", "cA"),
+        (r"[\b]|\x41|\x4|\u{1F600}|\u0042|\uD83D\uDE01", "\u{8}|A|😀|B|😁", "b|x41"),
+        ("[[]|[a&&b]", "[|a|b|&", "]|c"),
+        ("[+--b]", "+|,|-|b", "a|."),
+        ("[x~~y]|[+--]|[!--/]", "x|~|y|+|,|-|!|/", "|0"),
+        (r"\/\-\_[\]\-\^]|[\w-z]", "/-_]|/-_^|-|w", "/-_"),
+        (r"[^^]x|[a-]", "-x|a", "^x|b"),
+        ("(?<n>a)(?:b)(c)?", "ab|abc", "abb"),
+        ("^a$|^(b|c$)", "a|b|c", "aa"),
+        ("a+?b*?c??d{2,3}?", "add|aabcddd", "abcd"),
+        ("(?i:k[a-b]ß)c", "KAßc|kbẞc|\u{212a}Aßc", "kaßC|kassc"),
+        ("(?s:.)(?-s:.)", "\na", "\n\n"),
+        (r"\p{Lu}\P{L}[\p{Script=Greek}]", "É1ω", "é1ω|ÉAω"),
+        (r"[\uD7FF-\uE000]|a[\uD800-\uDFFF]?", "\u{d7ff}|\u{e000}|a", "😀"),
+        ("漢😀?#a b", "漢#a b|漢😀#a b", "漢😀😀#a b"),
+    ] {
+        assert_judged(Format::Regex(pattern), right, wrong);
+    }
+    for (literal, right, wrong) in [
+        ("/^k[^x]\\w$/i", "kes|KES", "kxs|ke\u{17f}|\u{212a}es"),
+        (r"/k[^x]\w/iu", "\u{212a}e\u{17f}|Kes", "kXs"),
+        (r"/\W/iu", "é", "\u{212a}"),
+        (r"/[^\D0-8]|\p{Zl}/u", "9|\u{2028}", "\u{d7ff}|\u{e000}|8"),
+        (r"/[^a\p{Lu}]\p{Lu}/iu", "1q", "aa|1_|bb"),
+        ("/a.b/s", "a\nb", "a😀b"),
+        ("/.*|[^x]{2,}b/", "a😀|a😀b|ééb", "\n"),
+        ("/😀x|a\\/b|\\u{2}/", "😀x|a/b|uu", "😀|u{2}"),
+        ("/^a$/gmy", "a", "b"),
+        ("/漢[一-龥]a/i", "漢字A", "漢字b"),
+        (r"/\q[\q]\p{2}/", "qqpp", "qqp"),
+    ] {
+        assert_judged(Format::RegExp(literal), right, wrong);
+    }
+    for (literal, reason) in [
+        ("/a/v", "the flag v is not supported"),
+        ("/😀+/", "only with the flag u"),
+        ("/[😀]/", "only with the flag u"),
+        ("/é/i", "the flag i only with the flag u"),
+        ("/[a-é]/i", "the flag i only with the flag u"),
+    ] {
+        let (_, found) = refusal(Format::RegExp(literal));
+        assert!(found.contains(reason), "{literal}: {found}");
+    }
+}
+
+fn assert_judged(format: Format, right: &str, wrong: &str) {
+    for text in right.split('|') {
+        assert!(keeps(format, text), "{format:?} refuses {text:?}");
+    }
+    for text in wrong.split('|') {
+        assert!(!keeps(format, text), "{format:?} takes {text:?}");
+    }
+}
+
+#[test]
+fn patterns_of_schemas_are_javascripts_too() {
+    for (pattern, right, wrong) in [
+        ("^.$", r#""x"|"\t""#, r#""\r"|"\n""#),
+        (r"^\\s$", "\"\u{feff}\"|\"\\n\"", "\"\u{85}\"|\"x\""),
+        (r"^\\S$", "\"\u{85}\"", "\"\u{feff}\"|\" \""),
+        ("[[]$", r#""a[""#, r#""[a""#),
+    ] {
+        let schema = format!(r#"{{"type":"string","pattern":"{pattern}"}}"#);
+        assert_judged(Format::JsonSchema(&schema), right, wrong);
+        let away = format!(r##"{{"$ref":"#/a/b","a":{{"b":{schema}}}}}"##);
+        assert_judged(Format::JsonSchema(&away), right, wrong);
+        let name = |texts: &str| texts.split('|').map(|text| format!("{{{text}:1}}")).collect::<Vec<_>>().join("|");
+        let schema = format!(
+            r#"{{"type":"object","patternProperties":{{"{pattern}":{{"const":1}}}},"additionalProperties":false}}"#
+        );
+        assert_judged(Format::JsonSchema(&schema), &name(right), &name(wrong));
+    }
+}
+
+/// A name that comes again would be counted twice, or hold what its schema forbids.
+#[test]
+fn names_come_in_one_spelling() {
+    let schema = r#"{"properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":{"type":"string"},"minProperties":2}"#;
+    let format = Format::JsonSchema(schema);
+    assert!(keeps(format, r#"{"a":1,"b":"x"}"#) && !keeps(format, r#"{"a":1}"#));
+    assert!(!keeps(format, r#"{"a":1,"\u0061":"x"}"#) && !keeps(format, r#"{"a":1,"a":"x"}"#));
+    assert!(keeps(Format::JsonSchema(r#"{"minProperties":1}"#), r#"{"a":1}"#));
+    let escapes = r#"{"const":"\u0001","x-guidance":{"json_allowed_escapes":"nrbtf\\\"u"}}"#;
+    assert!(keeps(Format::JsonSchema(escapes), r#""\u0001""#));
+    assert!(refusal(Format::JsonSchema(r#"{"const":"\u0001"}"#)).1.contains("no token leads on"));
+}
+
 #[test]
 fn refusals_name_their_place() {
     for (schema, place, reason) in [
@@ -132,6 +232,11 @@ fn refusals_name_their_place() {
         (r##"{"$ref":"#"}"##, "", "no token leads on"),
         (r#"{"type":"integer","minimum":3,"maximum":2}"#, "#", "Unsatisfiable"),
         (r#"{"items":{"multipleOf":99999}}"#, "#/items", "multipleOf"),
+        (r#"{"items":{"pattern":"^\\b"}}"#, "#/items", r"pattern, line 1, column 2: word boundaries"),
+        (r#"{"patternProperties":{"[0-9]":{},"\\d":{}}}"#, "#", r"\d means the same as another"),
+        (r##"{"$ref":"#/any/where","any":{"where":{"pattern":"(?=a)"}}}"##, "#/any/where", "look-around"),
+        (r#"{"minProperties":2}"#, "#", "minProperties 2: at most one more than `required` names (1 here)"),
+        (r#"{"items":{"required":["a","a"],"minProperties":3}}"#, "#/items", "(2 here)"),
         (r#"{"allOf":[{"multipleOf":997},{"multipleOf":991}]}"#, "#/allOf/1", "multipleOf"),
     ] {
         let found = refusal(Format::JsonSchema(schema));
@@ -141,8 +246,21 @@ fn refusals_name_their_place() {
     for (pattern, place, reason) in [
         ("ab\n(c", "line 2, column 1", "unclosed group"),
         ("a(?=b)", "line 1, column 2", "look-around"),
-        (r"(a)\1", "line 1, column 4", "backreferences"),
-        (r"\bx", "", "lookarounds not supported"),
+        (r"(a)\1", "line 1, column 4", "back-references"),
+        (r"a\bx", "line 1, column 2", "word boundaries"),
+        ("a^b|(c$)d", "", "^ and $ are only supported at the ends of a pattern"),
+        ("a{2}{3}", "line 1, column 5", "nothing to repeat"),
+        ("x|*", "line 1, column 3", "nothing to repeat"),
+        ("a)", "line 1, column 2", "unopened group"),
+        ("a[b", "line 1, column 2", "unclosed character class"),
+        ("[z-a]", "line 1, column 2", "a range from more to less"),
+        ("a{3,2}", "line 1, column 2", "from more to less"),
+        ("a{99999999999}", "line 1, column 2", "counts too far"),
+        (r"\q", "line 1, column 1", r"no escape \q"),
+        (r"\p{Nope}", "line 1, column 1", "no such property"),
+        (r"\uD83Dx", "line 1, column 1", "half of a character"),
+        ("(?P<n>a)", "line 1, column 1", "a group begins with"),
+        ("(?m:a)", "line 1, column 1", "the flag m"),
     ] {
         let found = refusal(Format::Regex(pattern));
         assert_eq!(found.0, place, "{pattern}: {}", found.1);

@@ -35,11 +35,12 @@ impl Vocabulary {
         Vocabulary(crate::Vocabulary::new(tokens, ends))
     }
 
-    /// `kind` is `json_schema`, `regex`, `grammar` or `both`.
+    /// `kind` is `json_schema`, `regex`, `regexp`, `grammar` or `both`.
     pub fn constraint(&self, kind: &str, source: &str) -> Result<Constraint, JsValue> {
         let format = match kind {
             "json_schema" => Format::JsonSchema(source),
             "regex" => Format::Regex(source),
+            "regexp" => Format::RegExp(source),
             "grammar" => Format::Grammar(source),
             _ => Format::Both(source),
         };

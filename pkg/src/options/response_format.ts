@@ -5,7 +5,7 @@ import type { ResponseFormat } from "../types/index.ts";
 
 /** A format as the library in the worker takes it. */
 export interface FormatSpec {
-  kind: "json_schema" | "regex" | "grammar" | "both";
+  kind: "json_schema" | "regex" | "regexp" | "grammar" | "both";
   source: string;
   /** The name of the source in the caller's options. */
   option: string;
@@ -37,7 +37,7 @@ export function checkResponseFormat(value: unknown): string | null {
     type === "text" ||
     schema === true ||
     (typeof schema === "object" && schema !== null) ||
-    (type === "regex" && typeof pattern === "string") ||
+    (type === "regex" && (typeof pattern === "string" || pattern instanceof RegExp)) ||
     (type === "grammar" && typeof grammar === "string");
   return fine
     ? null
@@ -51,7 +51,13 @@ export function toFormatSpec(format: ResponseFormat): FormatSpec | null {
   const { type, pattern, grammar } = parts;
   if (type === "text") return null;
   if (type === "json_object") return { kind: "json_schema", source: '{"type":"object"}', option: name };
-  if (type === "regex") return { kind: type, source: pattern as string, option: `${name}.pattern` };
+  if (type === "regex") {
+    const option = `${name}.pattern`;
+    // Its flags come with it: `/source/flags`.
+    return pattern instanceof RegExp
+      ? { kind: "regexp", source: String(pattern), option }
+      : { kind: type, source: pattern as string, option };
+  }
   if (type === "grammar") return { kind: type, source: grammar as string, option: `${name}.grammar` };
   const [schema, place] = schemaOf(parts)!;
   const option = `${name}.${place}`;

@@ -11,15 +11,8 @@ export function formatOf({
     if (omitResponseConstraintInput) throw new TypeError("omitResponseConstraintInput needs a responseConstraint");
     return null;
   }
-  if (responseConstraint instanceof RegExp) return { type: "regex", pattern: patternOf(responseConstraint) };
+  if (responseConstraint instanceof RegExp) return { type: "regex", pattern: responseConstraint };
   if (typeof responseConstraint !== "object" || Array.isArray(responseConstraint))
     throw new TypeError("responseConstraint must be a JSON schema or a RegExp");
   return { type: "json_schema", schema: responseConstraint };
-}
-
-/** The whole answer matches: anchors at its ends say nothing more. Flags stand within the pattern. */
-function patternOf({ source, flags }: RegExp): string {
-  const inner = source.replace(/^\^/, "").replace(/(?<!\\)((?:\\\\)*)\$$/, "$1");
-  const own = [...flags].filter((flag) => "ims".includes(flag)).join("");
-  return own ? `(?${own}:${inner})` : inner;
 }

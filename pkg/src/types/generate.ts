@@ -80,16 +80,16 @@ export type Pieces = "token" | "joined";
 
 /**
  * `"json"` is any JSON object. A JSON schema that could only be followed approximately is refused (`not`, `uniqueItems`, a `oneOf` whose
- * options overlap). A regular expression is in Rust's syntax, which is JavaScript's without look-around and back-references, and
- * matches the whole text. A grammar is in Lark's syntax as llguidance reads it, from the rule `start`. OpenAI's shapes are understood:
- * `json_object` is `"json"`, `text` is any text.
+ * options overlap). A regular expression is JavaScript's without look-around, back-references and word boundaries, and matches the
+ * whole text; a string is read as with the flag `u`. A grammar is in Lark's syntax as llguidance reads it, from the rule `start`.
+ * OpenAI's shapes are understood: `json_object` is `"json"`, `text` is any text.
  */
 export type ResponseFormat =
   | "json"
   | { type: "text" | "json_object" }
   | { type: "json_schema"; schema: object | true }
   | { type?: "json_schema"; json_schema: { schema: object | true } }
-  | { type: "regex"; pattern: string }
+  | { type: "regex"; pattern: string | RegExp }
   | { type: "grammar"; grammar: string };
 
 /** Options of `generate` and `chat` on a model. Sessions do not have them: a session continues in one way, and forks. */

@@ -61,6 +61,7 @@ test("regular expressions and grammars, in bytes and characters", async (context
     [{ type: "regex", pattern: " (yes|no)" }, /^ (yes|no)$/],
     [{ type: "regex", pattern: "" }, /^$/],
     [{ type: "regex", pattern: "[à-ÿ]{3}漢😀?" }, /^[à-ÿ]{3}漢(😀)?$/],
+    [{ type: "regex", pattern: /^[a-c]{4}\/[^\D0-8]{2}$/i }, /^[a-c]{4}\/99$/i],
     [
       { type: "grammar", grammar: 'start: " " who (", " who){1,3} "."\nwho: "a fox" | "the king"' },
       /^ (a fox|the king)(, (a fox|the king)){1,3}\.$/,

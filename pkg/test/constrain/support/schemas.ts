@@ -89,7 +89,13 @@ export const HAND_WRITTEN: readonly Schema[] = [
     { x_one: { minimum: 5 } },
     { patternProperties: { "^x_": { type: "integer" } }, additionalProperties: { type: "null" } },
   ),
-  { type: "object", additionalProperties: { type: "integer", maximum: 5 }, minProperties: 2, maxProperties: 2 },
+  {
+    type: "object",
+    required: ["a"],
+    additionalProperties: { type: "integer", maximum: 5 },
+    minProperties: 2,
+    maxProperties: 2,
+  },
   { type: "object", additionalProperties: { type: "boolean" }, minProperties: 1 },
   object(
     {
