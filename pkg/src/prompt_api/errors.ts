@@ -20,7 +20,8 @@ export function quotaExceeded(requested: number, quota: number): DOMException {
 /** What a page is told of the engine's errors; the reason of an abort stays what it is. */
 export function toException(error: unknown): unknown {
   if (!(error instanceof EngineError)) return error;
-  const { code, message } = error;
+  const { code } = error;
+  const message = error.message.replace(/^responseFormat\.\w+/, "responseConstraint");
   if (/^(MissingTemplate|BadConstraint|Unsupported)/.test(code)) return failure("NotSupportedError", message, error);
   return failure("UnknownError", message, error);
 }

@@ -264,7 +264,15 @@ test("responseConstraint: a schema, regular expressions, and what is none", asyn
     /^[ab]$/,
   );
   await fails(session.prompt("x", { responseConstraint: "text" as unknown as object }), "TypeError");
-  await fails(session.prompt("x", { responseConstraint: /(?=look)ahead/ }), "NotSupportedError");
+  await fails(
+    session.prompt("x", { responseConstraint: /(?=look)ahead/ }),
+    "NotSupportedError",
+    /^responseConstraint, line 1, column 1: look/,
+  );
+  await fails(ask({ items: { not: {} } }), "NotSupportedError", /^responseConstraint, #\/items: /);
+  const flag = "v";
+  await fails(ask(new RegExp("a|b", flag)), "NotSupportedError", /^responseConstraint: the flag v/);
+  assert.match(await ask(/^[^\D0-9]?[0-9]{3}|^x$/), /^([0-9]{3}|x)$/);
   await fails(session.prompt("x", { omitResponseConstraintInput: true }), "TypeError");
   const cramped = await talk({}, languageModel(small));
   await fails(cramped.prompt("x", { responseConstraint: /[a-z ]{5000}/ }), "SyntaxError", /cut off/);
