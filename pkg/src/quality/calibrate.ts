@@ -70,6 +70,8 @@ export interface Calibrated {
 export interface Tracing {
   /** Names of the engine's operations, in its order. */
   operations: readonly string[];
+  /** The most tokens of a trace. */
+  contextLength: number;
   tokenize(text: string): Promise<number[]>;
   trace(ids: number[]): Promise<readonly number[]>;
 }
@@ -77,6 +79,8 @@ export interface Tracing {
 export interface CalibrateRuntime {
   source: ModelSource;
   opening: Opening;
+  /** What the model was trained for. */
+  contextLength(signal?: AbortSignal): Promise<number>;
   load(source: ModelSource, options: LoadOptions): Promise<Model>;
   traced<T>(source: ModelSource, options: LoadOptions, work: (tracing: Tracing) => Promise<T>): Promise<T>;
 }
@@ -116,7 +120,8 @@ export async function calibrateModel(runtime: CalibrateRuntime, options: Calibra
   }
   const texts = partsOf(options.texts);
   // The model's own map, if it has one, is not what it was trained for.
-  const load = { contextLength: WINDOW, warmup: false, ...options.load, activations: {}, signal };
+  const contextLength = Math.min(WINDOW, await runtime.contextLength(signal));
+  const load = { contextLength, warmup: false, ...options.load, activations: {}, signal };
   const units = await runtime.traced(runtime.source, { ...load, prefixReuse: false }, (tracing) =>
     measured(tracing, texts, options),
   );
@@ -170,10 +175,11 @@ function partsOf(texts: readonly string[]): Texts {
 /** Entropy and range of each input, from the calibration texts. */
 async function measured(tracing: Tracing, { calibrate }: Texts, options: CalibrateOptions): Promise<Unit[]> {
   const { samples = rows.calibrationSamples.default, signal, onProgress } = options;
+  const size = Math.min(SAMPLE, tracing.contextLength);
   const pieces: number[][] = [];
   for (const text of calibrate) {
     const ids = await tracing.tokenize(text);
-    for (let at = 0; at < ids.length && pieces.length < samples; at += SAMPLE) pieces.push(ids.slice(at, at + SAMPLE));
+    for (let at = 0; at < ids.length && pieces.length < samples; at += size) pieces.push(ids.slice(at, at + size));
     if (pieces.length >= samples) break;
   }
   enoughTokens(pieces.flat(), "calibrate", "texts");

@@ -94,19 +94,21 @@ export async function measureQuality(
   text: string,
   options: QualityOptions & { ids?: ArrayLike<number> | null | undefined },
 ): Promise<MeasuredReport> {
-  const { signal, window = WINDOW, against, tasks, tokens = Infinity, onProgress = () => {} } = options;
+  const { signal, against, tasks, tokens = Infinity, onProgress = () => {} } = options;
   const memo = options.memo ?? new Map<string, number>();
   const settings = settingsOf(options);
   const common = { ...options.load, prefixReuse: false, maxSequences: 1, signal };
   const base = { ...common, kvCacheType: "f32", activations: {}, head: "stored" } as const;
-  const reference = await Reference.open(await load(against ?? source, base), text, { window, tokens, signal });
+  const own = against === undefined ? null : await lengthOf(load, source, common);
+  const most = Math.min(options.window ?? WINDOW, own ?? Infinity);
+  const reference = await Reference.open(await load(against ?? source, base), text, { window: most, tokens, signal });
+  const { window } = reference;
   const steps = (reference.windows.length + (tasks?.length ?? 0)) * settings.length;
   let done = 0;
   const step = () => onProgress(Math.min(1, ++done / steps));
   try {
     // Room for one context each: otherwise smaller keys and values would be given room for more.
-    const contextLength =
-      against === undefined ? reference.model.info.contextLength : await lengthOf(load, source, common);
+    const contextLength = own ?? reference.model.info.contextLength;
     const room = { contextLength, kvCacheTokens: contextLength };
     const rows: Omit<MeasuredRow, "pareto">[] = [];
     for (const setting of settings) {
@@ -132,8 +134,8 @@ export async function measureQuality(
     }
     const perplexity = memo.get(REFERENCE) ?? (await reference.perplexity());
     memo.set(REFERENCE, perplexity);
-    const own = { model: against === undefined ? "itself" : "another", perplexity } as const;
-    return { reference: own, window, rows: withFront(rows) };
+    const model = against === undefined ? "itself" : "another";
+    return { reference: { model, perplexity }, window, rows: withFront(rows) };
   } finally {
     await reference.close();
   }
@@ -221,6 +223,7 @@ export function settingsOf({ kv, activations, head, load = {} }: QualityOptions)
 }
 
 interface TextOptions {
+  /** The most tokens of a window. */
   window: number;
   tokens: number;
   signal?: AbortSignal | undefined;
@@ -230,23 +233,27 @@ interface TextOptions {
 
 /** The model that others are compared with, and its logits as far as they are kept. */
 class Reference {
-  readonly windows: readonly number[][];
   readonly model: Model;
+  readonly windows: readonly number[][];
+  /** The length of each but the last: no more than both models' contexts hold. */
+  readonly window: number;
   readonly #kept = new Map<number, Rows>();
   readonly #counted = new Set<number>();
   readonly #nll = new Mean();
   #room = KEPT;
   #signal: AbortSignal | undefined;
 
-  private constructor(model: Model, windows: number[][], signal?: AbortSignal) {
+  private constructor(model: Model, windows: number[][], window: number, signal?: AbortSignal) {
     this.model = model;
     this.windows = windows;
+    this.window = window;
     this.#signal = signal;
   }
 
   static async open(model: Model, text: string, { window, tokens, signal }: TextOptions): Promise<Reference> {
+    const size = Math.min(window, model.info.contextLength);
     try {
-      return new Reference(model, await windowsOf(model, text, window, tokens), signal);
+      return new Reference(model, await windowsOf(model, text, size, tokens), size, signal);
     } catch (error) {
       await model.close();
       throw error;
@@ -279,9 +286,8 @@ class Reference {
   }
 }
 
-async function windowsOf(model: Model, text: string, window: number, most: number): Promise<number[][]> {
+async function windowsOf(model: Model, text: string, size: number, most: number): Promise<number[][]> {
   const ids = (await model.tokenize(text, { addSpecial: false })).slice(0, most);
-  const size = Math.min(window, model.info.contextLength);
   const windows: number[][] = [];
   for (let at = 0; at < ids.length; at += size) windows.push(ids.slice(at, at + size));
   const whole = windows.filter(({ length }) => length >= 2);

@@ -2,15 +2,20 @@
 
 import { EngineError } from "../types/errors.ts";
 import type { Model } from "../types/index.ts";
+import type { Gguf } from "./gguf.ts";
 
 /** Tokens that are predicted from each other. */
 export const WINDOW = 512;
 
+/** The context of such a window, in a model that may hold less. */
+export const contextOf = (gguf: Gguf): number => Math.min(WINDOW, Number(gguf.own("context_length") ?? WINDOW));
+
 /** The mean negative log-likelihood of tokens, in windows. */
 export async function meanLoss(model: Model, ids: readonly number[], signal?: AbortSignal): Promise<number> {
+  const size = Math.min(WINDOW, model.info.contextLength);
   let [sum, count] = [0, 0];
-  for (let at = 0; at < ids.length; at += WINDOW) {
-    const window = ids.slice(at, at + WINDOW);
+  for (let at = 0; at < ids.length; at += size) {
+    const window = ids.slice(at, at + size);
     if (window.length < 2) continue;
     const scored = await model.promptLogprobs(window, { signal });
     for (const { logprob } of scored) sum -= logprob;

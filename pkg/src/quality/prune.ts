@@ -21,7 +21,7 @@ import {
   whole,
   withFiles,
 } from "./new_gguf.ts";
-import { enoughTokens, meanLoss, WINDOW } from "./perplexity.ts";
+import { contextOf, enoughTokens, meanLoss } from "./perplexity.ts";
 import { parameters, SIZE_LABEL, sizeLabel } from "./size_label.ts";
 
 /** How layers are chosen; see the guide. */
@@ -287,8 +287,9 @@ class Trial {
   async #states(layers: readonly number[]): Promise<Float32Array[]> {
     return this.#with(layers, async (model) => {
       const ids = await this.#ids(model, "choose");
+      const size = Math.min(STATE, model.info.contextLength);
       const texts: number[][] = [];
-      for (let at = 0; at < ids.length; at += STATE) texts.push(ids.slice(at, at + STATE));
+      for (let at = 0; at < ids.length; at += size) texts.push(ids.slice(at, at + size));
       return model.embed(texts, { pooling: "last", normalize: true, signal: this.#options.signal });
     });
   }
@@ -316,7 +317,7 @@ class Trial {
   async #with<T>(layers: readonly number[], work: (model: Model) => Promise<T>): Promise<T> {
     const { signal, load } = this.#options;
     const blob = await toBlob(withLayers(this.#opening, this.#gguf, layers), signal);
-    const model = await this.#load(blob, { contextLength: WINDOW, warmup: false, ...load, signal });
+    const model = await this.#load(blob, { contextLength: contextOf(this.#gguf), warmup: false, ...load, signal });
     try {
       const result = await work(model);
       this.#step(layers.join());

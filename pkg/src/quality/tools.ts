@@ -217,6 +217,7 @@ export async function calibrate(
       const { operations } = await engine.measure({ past: [], prompts: [[0]], decode: 1, profile: false });
       return await work({
         operations,
+        contextLength: model.info.contextLength,
         tokenize: (text) => model.tokenize(text, { addSpecial: false }),
         trace: async (ids) => (await engine.trace(ids, true, settings.signal)).prefill,
       });
@@ -224,9 +225,11 @@ export async function calibrate(
       await engine.close();
     }
   };
-  return withHeld(outside, source, rest, (opening, source) =>
-    calibrateModel({ source, opening, load: loadWith(outside), traced }, options),
-  );
+  return withHeld(outside, source, rest, (opening, source) => {
+    const contextLength = async (signal?: AbortSignal) =>
+      (await inspect(outside, source, { weights: false, signal })).config.contextLength;
+    return calibrateModel({ source, opening, contextLength, load: loadWith(outside), traced }, options);
+  });
 }
 
 export async function prune(outside: QualityOutside, source: ModelSource, options: PruneOptions): Promise<Pruned> {

@@ -17,6 +17,7 @@ import {
   toBlob,
   whole,
 } from "../new_gguf.ts";
+import { contextOf } from "../perplexity.ts";
 import type { Finding } from "./finding.ts";
 
 /** Some sentences of plain English, about a hundred tokens. */
@@ -105,8 +106,9 @@ export async function checkRope(
   gguf: Gguf,
   signal?: AbortSignal,
 ): Promise<RopeFinding[]> {
-  const own = await perplexityOf(load, source, signal);
-  const other = await perplexityOf(load, await toBlob(turnedFile(opening, gguf), signal), signal);
+  const options = { contextLength: contextOf(gguf), maxSequences: 1, signal, warmup: false };
+  const own = await perplexityOf(load, source, options);
+  const other = await perplexityOf(load, await toBlob(turnedFile(opening, gguf), signal), options);
   const vocab = gguf.array("tokenizer.ggml.tokens")?.count ?? 0;
   if (!(other < BETTER * own && other < LEARNT * vocab)) return [];
   const [is, expected] = gguf.architecture === "llama" ? ["halves", "neighbours"] : ["neighbours", "halves"];
@@ -122,10 +124,10 @@ export async function checkRope(
   ];
 }
 
-async function perplexityOf(load: Load, source: ModelSource, signal?: AbortSignal): Promise<number> {
-  const model = await load(source, { contextLength: 512, maxSequences: 1, signal, warmup: false });
+async function perplexityOf(load: Load, source: ModelSource, options: LoadOptions): Promise<number> {
+  const model = await load(source, options);
   try {
-    return (await model.perplexity(PROBE, { signal })).perplexity;
+    return (await model.perplexity(PROBE, { signal: options.signal })).perplexity;
   } finally {
     await model.close();
   }
