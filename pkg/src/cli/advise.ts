@@ -1,4 +1,3 @@
-import { readFile } from "node:fs/promises";
 import { canRun as fits } from "../node.ts";
 import {
   recommend as advise,
@@ -11,6 +10,7 @@ import { shownSource } from "../source/address.ts";
 import { EngineError } from "../types/errors.ts";
 import type { CanRun } from "../types/index.ts";
 import type { Args } from "./args.ts";
+import { readText } from "./file.ts";
 import { bytes, memoryText, ms, plural, table } from "./format.ts";
 import { loadOptions, source } from "./model.ts";
 import type { Command } from "./usage.ts";
@@ -36,9 +36,7 @@ async function deviceOf(args: Args): Promise<DeviceReport | null> {
   const file = args.text("deviceFile");
   if (file === undefined) return null;
   const option = "--device";
-  const text = await readFile(file, "utf8").catch((cause) => {
-    throw new EngineError("NotFound", `${option}: ${cause.message}`, { option, file }, { cause });
-  });
+  const text = await readText(file, option);
   let found: DeviceReport;
   try {
     found = JSON.parse(text);

@@ -1,10 +1,11 @@
-import { readFile, writeFile } from "node:fs/promises";
+import { writeFile } from "node:fs/promises";
 import { createInterface } from "node:readline";
 import { type Fields, fieldsOf } from "../openai/sampling.ts";
 import { engineFlags } from "../options/commands.ts";
 import { EngineError } from "../types/errors.ts";
 import type { ChatMessage, GenerateOptions } from "../types/index.ts";
 import type { Args } from "./args.ts";
+import { readText } from "./file.ts";
 import { DEMO, loadOptions } from "./model.ts";
 import { UsageError } from "./syntax.ts";
 import { modelTalker, serverAt, serverTalker, type Talker } from "./talkers.ts";
@@ -149,9 +150,7 @@ function tell(messages: ChatMessage[], content: string): void {
 
 /** A conversation that /save has written. */
 async function kept(file: string): Promise<ChatMessage[]> {
-  const text = await readFile(file, "utf8").catch((cause) => {
-    throw new EngineError("NotFound", `${file}: ${cause.message}`, { file }, { cause });
-  });
+  const text = await readText(file);
   const wrong = new EngineError("InvalidArgument", `${file} is no conversation: { "messages": [{ role, content }] }`, {
     file,
   });

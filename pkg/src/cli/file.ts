@@ -1,11 +1,22 @@
 import { open, readFile, stat, writeFile } from "node:fs/promises";
 import { EngineError } from "../types/errors.ts";
 
-/** Reads a small text file that a flag or an operand names. */
-export async function readText(file: string): Promise<string> {
-  return readFile(file, "utf8").catch((cause) => {
-    throw new EngineError("NotFound", `${file}: ${cause.message}`, { file }, { cause });
+/** Reads a text that an operand or a flag names. @param option the flag, for what it says of a file that it cannot read */
+export async function readText(file: string, option?: string): Promise<string> {
+  const bytes = await readFile(file).catch((cause) => {
+    const detail = { ...(option === undefined ? {} : { option }), file };
+    throw new EngineError("NotFound", `${option ?? file}: ${cause.message}`, detail, { cause });
   });
+  return utf8(bytes, file);
+}
+
+/** The text without the mark of the byte order that editors put before it. */
+export function utf8(bytes: Uint8Array, file: string): string {
+  try {
+    return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+  } catch (cause) {
+    throw new EngineError("BadValue", `${file} is not UTF-8`, { file }, { cause });
+  }
 }
 
 /** How long the beginning is that files of a kind share. */

@@ -1,7 +1,7 @@
 /** Standard input, where `-` stands for it or a prompt comes through a pipe. */
 
-import { EngineError } from "../types/errors.ts";
 import { type Args, STANDARD } from "./args.ts";
+import { readText, utf8 } from "./file.ts";
 
 /** The text of the flag -p, or what comes on standard input. @param missing is thrown where neither gives one */
 export async function givenText(args: Args, missing: Error, signal: AbortSignal): Promise<string> {
@@ -14,8 +14,12 @@ export async function givenText(args: Args, missing: Error, signal: AbortSignal)
   return text;
 }
 
+/** The text of a file or of standard input. */
+export const textOf = (file: string, signal: AbortSignal): Promise<string> =>
+  file === STANDARD ? readInput(signal) : readText(file);
+
 /** All of standard input. */
-export async function readInput(signal: AbortSignal): Promise<string> {
+async function readInput(signal: AbortSignal): Promise<string> {
   const { stdin } = process;
   const end = () => stdin.destroy(signal.reason);
   signal.addEventListener("abort", end);
@@ -26,13 +30,5 @@ export async function readInput(signal: AbortSignal): Promise<string> {
     return utf8(Buffer.concat(chunks), "standard input");
   } finally {
     signal.removeEventListener("abort", end);
-  }
-}
-
-export function utf8(bytes: Uint8Array, file: string): string {
-  try {
-    return new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
-  } catch (cause) {
-    throw new EngineError("BadValue", `${file} is not UTF-8`, { file }, { cause });
   }
 }

@@ -7,7 +7,7 @@ import { MOST_LINE } from "../batch/rows.ts";
 import { EngineError } from "../types/errors.ts";
 import type { ChatMessage, ChatOptions, Finished, Model } from "../types/index.ts";
 import { forJson } from "./escape.ts";
-import { unwritable } from "./file.ts";
+import { unwritable, utf8 } from "./file.ts";
 import { plural } from "./format.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
@@ -50,7 +50,7 @@ export async function answerPrompts(model: Model, files: PromptFiles, terminal: 
   const most = model.info.maxSequences + AHEAD;
   try {
     for await (const line of linesIn(files.prompts)) {
-      if (line?.trim() === "") continue;
+      if (typeof line === "string" && line.trim() === "") continue;
       const at = index++;
       if (at < out.before) continue;
       signal.throwIfAborted();
@@ -71,14 +71,25 @@ export async function answerPrompts(model: Model, files: PromptFiles, terminal: 
   if (failed > 0) terminal.status = 1;
 }
 
-/** Null stands for a line that is too long. */
-async function* linesIn(file: string): AsyncGenerator<string | null, undefined> {
+/** What is wrong with a line stands in its place. */
+async function* linesIn(file: string): AsyncGenerator<string | EngineError, undefined> {
   try {
     for await (const lines of linesOf(createReadStream(file), { most: MOST_LINE })) {
-      for (const line of lines) yield line && Buffer.from(line).toString();
+      for (const line of lines) yield decoded(line);
     }
   } catch (cause) {
     throw unreadable(file, cause as Error);
+  }
+}
+
+/** @param line null for one that is too long */
+function decoded(line: Uint8Array | null): string | EngineError {
+  const option = "--prompts";
+  if (line === null) return new EngineError("TooLarge", `a line has at most ${MOST_LINE} bytes`, { option });
+  try {
+    return utf8(line, "the line");
+  } catch (error) {
+    return error as EngineError;
   }
 }
 
@@ -87,14 +98,15 @@ export const unreadable = (file: string, cause: Error): EngineError =>
 
 async function answerLine(
   model: Model,
-  text: string | null,
+  line: string | EngineError,
   index: number,
   common: ChatOptions,
   signal: AbortSignal,
 ): Promise<Outcome> {
   let id: Line["id"];
   try {
-    const { id: own, prompt, ids, messages, ...options } = parsed(text);
+    if (line instanceof EngineError) throw line;
+    const { id: own, prompt, ids, messages, ...options } = parsed(line);
     id = own;
     // Each line has a seed of its own that follows from that of all.
     const seed = common.seed === undefined ? {} : { seed: common.seed + index };
@@ -114,9 +126,7 @@ function shown({ choices, timings: _, promptTokens: __, ...answer }: Finished) {
   return { ...answer, ...(choices ? { choices: choices.map(({ text }) => text) } : {}) };
 }
 
-function parsed(text: string | null): Line {
-  if (text === null)
-    throw new EngineError("TooLarge", `a line has at most ${MOST_LINE} bytes`, { option: "--prompts" });
+function parsed(text: string): Line {
   const expected = "a text, or an object with one of prompt, ids and messages";
   const wrong = () =>
     new EngineError("InvalidArgument", `a line must be ${expected}`, { option: "--prompts", expected });

@@ -8,9 +8,10 @@ import type { ActivationMap, Activations } from "../types/index.ts";
 import { Memo } from "./calibration.ts";
 import { readText, writeText } from "./file.ts";
 import { bytes, percent, plural, table } from "./format.ts";
+import { textOf } from "./input.ts";
 import { loadOptions, source, sourceOf } from "./model.ts";
 import { UsageError } from "./syntax.ts";
-import { textOf, versionOf } from "./tools.ts";
+import { versionOf } from "./tools.ts";
 import type { Command } from "./usage.ts";
 import { readMap } from "./values.ts";
 import { version } from "./version.ts";
@@ -33,7 +34,7 @@ export const quality: Command = {
     const { window } = args.options("perplexity", ["perplexity"]);
     const load = loadOptions(args);
     const { signal } = terminal;
-    const text = await textOf(args.operands[1]!, terminal);
+    const text = await textOf(args.operands[1]!, signal);
     const questions = tasks === undefined ? undefined : readTasks(await readText(tasks), tasks);
     const measuring = (memo?: Memo) =>
       measure(source(args), text, {

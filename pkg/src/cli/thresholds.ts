@@ -1,15 +1,13 @@
 /** Thresholds of a model's health in a file, as `health --calibrate` writes them. */
 
-import { readFile } from "node:fs/promises";
 import { signalNames } from "../metrics/signals.ts";
 import { EngineError } from "../types/errors.ts";
 import type { HealthSignalName, HealthThresholds, LoadOptions } from "../types/index.ts";
 import type { Args } from "./args.ts";
+import { readText } from "./file.ts";
 
 export async function readThresholds(option: string, file: string): Promise<HealthThresholds> {
-  const text = await readFile(file, "utf8").catch((cause) => {
-    throw new EngineError("NotFound", `${option}: ${cause.message}`, { option, file }, { cause });
-  });
+  const text = await readText(file, option);
   let found: HealthThresholds;
   try {
     found = JSON.parse(text);

@@ -14,9 +14,6 @@ import { type SourceSpec, toSpec } from "../source/spec.ts";
 import { withSource } from "../source/with_source.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Args } from "./args.ts";
-import { STANDARD } from "./args.ts";
-import { readText } from "./file.ts";
-import { readInput } from "./input.ts";
 import { source, sourceOf } from "./model.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
@@ -132,6 +129,3 @@ export async function writeNew(out: string, force: boolean, file: NewFile, termi
   });
   meter.end("ready");
 }
-
-export const textOf = (file: string, terminal: Terminal): Promise<string> =>
-  file === STANDARD ? readInput(terminal.signal) : readText(file);
