@@ -25,6 +25,7 @@ import type {
   LoadOptions,
   PerplexityOptions,
 } from "../types/index.ts";
+import { excludedBy } from "./either.ts";
 import { nearest, UsageError } from "./syntax.ts";
 import { readSweep, readText } from "./values.ts";
 
@@ -44,14 +45,6 @@ const ANSWERS: readonly FlagKey[] = ["help", "version"];
 /** What Kubernetes writes into `NAME_PORT` for each service: for one called ternlight, into the variable of --port. */
 const SERVICE_LINK = /^(tcp|udp|sctp):\/\//;
 
-/** Flags, and those that cannot stand beside them. */
-const EITHER: readonly (readonly [readonly FlagKey[], readonly FlagKey[]])[] = [
-  [["unix"], ["host", "port"]],
-  [["host", "port"], ["unix"]],
-  [["cache"], ["noCache"]],
-  [["noCache"], ["cache"]],
-];
-
 export class Args {
   readonly operands: readonly string[];
   readonly #rows: readonly FlagRow[];
@@ -67,7 +60,8 @@ export class Args {
     this.#rows = [...own, ...common];
     const { operands, given } = parse(command, this.#rows, argv);
     this.operands = operands;
-    this.#fromEnv = fromEnv(this.#rows, given, env);
+    const optional = (command.optional ?? []).slice(0, Math.max(0, operands.length - command.operands.length));
+    this.#fromEnv = fromEnv(this.#rows, given, optional, env);
     this.#given = new Map([...this.#fromEnv, ...given]);
     if (!ANSWERS.some((key) => this.has(key))) checkOperands(command, operands);
   }
@@ -169,16 +163,18 @@ export const isOn = (name: string, argv: readonly string[]): boolean =>
 
 /**
  * The flags that the environment gives: texts, or 1 and 0 for switches. A flag that may be given several times has a text a line. A flag
- * that was written wins, also over the variable of one that it excludes.
+ * that was written wins, also over the variables of those that it excludes, and so does an operand.
+ *
+ * @param optional the names of the operands that need not be there, and are
  */
 function fromEnv(
   rows: readonly FlagRow[],
   written: ReadonlyMap<FlagRow, unknown>,
+  optional: readonly string[],
   env: Readonly<Record<string, string | undefined>>,
 ): Map<FlagRow, string[]> {
   const given = new Map<FlagRow, string[]>();
-  const keys = [...written.keys()].map(({ key }) => key);
-  const excluded = EITHER.filter(([one]) => one.some((key) => keys.includes(key))).flatMap(([, other]) => other);
+  const excluded = excludedBy([...[...written.keys()].map(({ key }) => key), ...optional]);
   for (const row of rows) {
     const variable = variableOf(row);
     const value = env[variable];

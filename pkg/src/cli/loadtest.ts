@@ -7,21 +7,19 @@ import { run, type Target } from "../bench/load/run.ts";
 import { serverTarget } from "../bench/load/server.ts";
 import { LOAD_TEST, type LoadTestOptions, loadTest } from "../bench/loadtest.ts";
 import { load } from "../node.ts";
-import type { FlagKey } from "../options/commands.ts";
 import { loadPlan as rows } from "../options/table/command_line.ts";
 import { EngineError } from "../types/errors.ts";
 import type { LoadOptions } from "../types/index.ts";
 import type { Args } from "./args.ts";
 import { modelOf } from "./bench_model.ts";
 import { loadReport, loadTestReport } from "./bench_report.ts";
+import { MEASURES } from "./either.ts";
 import { readText, writeText } from "./file.ts";
 import { loadOptions } from "./model.ts";
 import { UsageError } from "./syntax.ts";
 import type { Terminal } from "./terminal.ts";
 import type { Command } from "./usage.ts";
 
-/** Flags of a plan ask for a measurement of load; a model is named for a comparison, too. */
-const MEASURES = (Object.keys(rows) as FlagKey[]).filter((key) => key !== "serverModel");
 const PERCENTILES = [50, 90, 99];
 /** Tokens of a block of the KV cache. */
 const BLOCK = 32;

@@ -1,0 +1,32 @@
+/** What rules each other out: flags by their keys, and operands that may be given by their names. */
+
+import type { FlagKey } from "../options/commands.ts";
+import { loadPlan } from "../options/table/command_line.ts";
+
+/** Flags with which a load test measures: all of the group but `serverModel`, which stands for the model, too. */
+export const MEASURES = (Object.keys(loadPlan) as (keyof typeof loadPlan)[]).filter((key) => key !== "serverModel");
+
+type Side = readonly (FlagKey | "MODEL" | "URL" | "-")[];
+
+/** Of each, a command takes one side. */
+const EITHER: readonly (readonly Side[])[] = [
+  [["unix"], ["host", "port"]],
+  [["cache"], ["noCache"]],
+  [["weights"], ["noWeights"]],
+  [["-"], ["prompt"], ["ids"], ["prompts", "out"]],
+  [["session"], ["prompts", "out"], ["n"]],
+  [["jsonSchema"], ["regex"], ["grammar"]],
+  [["keep"], ["tokens"]],
+  [["entropyThreshold"], ["budget"]],
+  [["MODEL"], ["shape", "weightType", "embeddingType"], ["host", "serverModel", "apiKey", "chat", "stopAtEos"]],
+  [["clients", "seconds"], MEASURES],
+  [["rps"], ["users"]],
+  [["URL"], ["all"]],
+];
+
+/** What does not go with any of these. */
+export const excludedBy = (given: readonly string[]): string[] =>
+  EITHER.flatMap((sides) => {
+    const others = sides.filter((side) => !side.some((one) => given.includes(one)));
+    return others.length < sides.length ? others.flat() : [];
+  });
