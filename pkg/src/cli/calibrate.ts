@@ -1,4 +1,4 @@
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir } from "node:fs/promises";
 import path from "node:path";
 import { checkTarget } from "../convert/write.ts";
 import { calibrate as choose } from "../node-quality.ts";
@@ -7,11 +7,11 @@ import type { Calibrated, CalibratedMatrix } from "../quality/types.ts";
 import { shownSource } from "../source/address.ts";
 import { Memo, textsOf } from "./calibration.ts";
 import { activationsTable } from "./compared.ts";
-import { readText } from "./file.ts";
+import { readText, unwritable } from "./file.ts";
 import { table } from "./format.ts";
 import { loadOptions, source } from "./model.ts";
 import { UsageError } from "./syntax.ts";
-import { lookAt, type ModelVersion, outputOf, withGguf, withSpec, writeNew } from "./tools.ts";
+import { lookAt, type ModelVersion, outputOf, withGguf, withSpec, writeNew, writeNewText } from "./tools.ts";
 import type { Command } from "./usage.ts";
 import { version } from "./version.ts";
 
@@ -41,7 +41,9 @@ export const calibrate: Command = {
     }
     const copy = args.has("output") ? await outputOf(args, force) : null;
     const map = path.join(outputDir, MAP);
-    await mkdir(outputDir, { recursive: true });
+    await mkdir(outputDir, { recursive: true }).catch((cause) => {
+      throw unwritable("--output-dir", outputDir, cause);
+    });
     await checkTarget(map, force);
     const data = await readText(dataset);
     const texts = textsOf(data, dataset);
@@ -65,7 +67,7 @@ export const calibrate: Command = {
           },
         });
         terminal.passing("");
-        await writeFile(map, `${JSON.stringify(chosen.map, null, 2)}\n`, force ? {} : { flag: "wx" });
+        await writeNewText(map, force, `${JSON.stringify(chosen.map, null, 2)}\n`);
         if (file && copy !== null) await writeNew(copy, force, file, terminal);
         return chosen;
       });

@@ -129,3 +129,9 @@ export async function writeNew(out: string, force: boolean, file: NewFile, termi
   });
   meter.end("ready");
 }
+
+/** The same of a text. */
+export async function writeNewText(out: string, force: boolean, text: string): Promise<void> {
+  const bytes = new TextEncoder().encode(text);
+  await writeWhole(out, force, bytes.length, (target) => writeAt(target, bytes, 0));
+}

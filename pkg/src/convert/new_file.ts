@@ -31,13 +31,14 @@ const ABANDONED = 3_600_000;
  * opens no file that someone else has put there.
  */
 export class NewFile {
-  readonly #target: string;
+  /** The name that it gets. */
+  readonly target: string;
   readonly #part: string;
   readonly #file: number;
   #open = true;
 
   private constructor(target: string, part: string, file: number) {
-    this.#target = target;
+    this.target = target;
     this.#part = part;
     this.#file = file;
   }
@@ -75,7 +76,7 @@ export class NewFile {
     if (!how.private) await promisify(fchmod)(this.#file, 0o666 & ~process.umask());
     this.#open = false;
     await promisify(close)(this.#file);
-    renameSync(this.#part, this.#target);
+    renameSync(this.#part, this.target);
   }
 
   /** Leaves nothing behind; also while a program ends. */

@@ -5,10 +5,12 @@ import { EngineError } from "../types/errors.ts";
 import { NewFile } from "./new_file.ts";
 
 export async function writeAt(file: NewFile, bytes: Uint8Array, position: number): Promise<void> {
-  await file.write(bytes, position).catch((cause) => {
-    throw new EngineError("Unwritable", `the new file cannot be written: ${cause.message}`, {}, { cause });
-  });
+  await file.write(bytes, position).catch(unwritable(file.target));
 }
+
+const unwritable = (file: string) => (cause: Error) => {
+  throw new EngineError("Unwritable", `${file} cannot be written: ${cause.message}`, { file }, { cause });
+};
 
 export async function checkTarget(out: string, force: boolean): Promise<void> {
   const found = await stat(out).catch(() => null);
@@ -35,11 +37,11 @@ export async function writeWhole(
   for (const name of ENDINGS) process.once(name, end);
   try {
     file = create(out);
-    await file.truncate(size);
+    await file.truncate(size).catch(unwritable(out));
     await work(file);
-    await file.flush();
+    await file.flush().catch(unwritable(out));
     await checkTarget(out, force);
-    await file.finish({ private: false });
+    await file.finish({ private: false }).catch(unwritable(out));
   } catch (error) {
     clear();
     throw error;
@@ -53,7 +55,6 @@ function create(out: string): NewFile {
   try {
     return NewFile.create(out);
   } catch (cause) {
-    const { message } = cause as Error;
-    throw new EngineError("Unwritable", `${out} cannot be written: ${message}`, { file: out }, { cause });
+    return unwritable(out)(cause as Error);
   }
 }
