@@ -45,14 +45,10 @@ const WRONG_USAGE = 2;
 const INTERRUPTED = 130;
 
 export async function cli(argv: readonly string[]): Promise<number> {
-  const terminal = new Terminal({ out: process.stdout, err: process.stderr, json: isOn("json", argv) });
+  const terminal = new Terminal({ out: process.stdout, err: process.stderr, json: isOn("json", argv), lost });
   process.on("SIGINT", () => (terminal.interrupted ? process.exit(INTERRUPTED) : terminal.interrupt()));
-  // A reader that closes the pipe (`| head`) has all that it wants.
-  process.stdout.on("error", (error: NodeJS.ErrnoException) => {
-    if (error.code === "EPIPE") process.exit(DONE);
-    writeSync(process.stderr.fd, `ternlight: standard output: ${error.message}\n`);
-    process.exit(FAILED);
-  });
+  // Bun tells the end of some writes alone, Node first of all the stream.
+  process.stdout.on("error", lost);
   // Notes are not the result, so the work continues when nobody reads them any more.
   process.stderr.on("error", () => {});
 
@@ -78,6 +74,13 @@ export async function cli(argv: readonly string[]): Promise<number> {
     if (isOn("debug", argv)) await terminal.note(stack(error));
     return terminal.interrupted ? INTERRUPTED : FAILED;
   }
+}
+
+/** Ends the program. A reader that closes the pipe (`| head`) has all that it wants. */
+function lost(error: NodeJS.ErrnoException): never {
+  if (error.code === "EPIPE") process.exit(DONE);
+  writeSync(process.stderr.fd, `ternlight: standard output: ${error.message}\n`);
+  process.exit(FAILED);
 }
 
 async function start(command: Command, argv: readonly string[], terminal: Terminal): Promise<void> {

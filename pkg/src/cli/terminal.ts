@@ -7,8 +7,15 @@ import { bytes } from "./format.ts";
 
 /** The part of a stream that is used to write to it. */
 export interface Output {
-  write(text: string | Uint8Array, done: () => void): unknown;
+  write(text: string | Uint8Array, done: (error?: Error | null) => void): unknown;
   isTTY?: boolean;
+}
+
+interface Streams {
+  out: Output;
+  err: Output;
+  json: boolean;
+  lost?: (error: Error) => void;
 }
 
 export class Terminal {
@@ -20,6 +27,7 @@ export class Terminal {
   status = 0;
   readonly #abort = new AbortController();
   readonly #out: Output;
+  readonly #lost: (error: Error) => void;
   readonly #err: Output;
   #interrupted = false;
   #printed = false;
@@ -27,8 +35,10 @@ export class Terminal {
   /** Whether the last line is a line of progress, which the next output replaces. */
   #line = false;
 
-  constructor({ out, err, json }: { out: Output; err: Output; json: boolean }) {
+  /** @param streams.lost is told what kept a result from being written; notes may be lost */
+  constructor({ out, err, json, lost = () => {} }: Streams) {
     this.#out = out;
+    this.#lost = lost;
     this.#err = err;
     this.json = json;
     this.signal = this.#abort.signal;
@@ -64,7 +74,7 @@ export class Terminal {
   print(text: string): Promise<void> {
     this.#clear();
     this.#printed = true;
-    return show(this.#out, text);
+    return show(this.#out, text, this.#lost);
   }
 
   get isTTY(): boolean {
@@ -73,7 +83,7 @@ export class Terminal {
 
   printBytes(bytes: Uint8Array): Promise<void> {
     this.#printed = true;
-    return write(this.#out, bytes);
+    return write(this.#out, bytes, this.#lost);
   }
 
   printJson(value: unknown): Promise<void> {
@@ -110,7 +120,13 @@ export class Terminal {
 }
 
 /** Writes text that may come from a model. */
-const show = (stream: Output, text: string) => write(stream, stream.isTTY ? forTerminal(text) : text);
+const show = (stream: Output, text: string, lost?: (error: Error) => void) =>
+  write(stream, stream.isTTY ? forTerminal(text) : text, lost);
 
-const write = (stream: Output, text: string | Uint8Array) =>
-  new Promise<void>((resolve) => stream.write(text, () => resolve()));
+const write = (stream: Output, text: string | Uint8Array, lost?: (error: Error) => void) =>
+  new Promise<void>((resolve) =>
+    stream.write(text, (error) => {
+      if (error) lost?.(error);
+      resolve();
+    }),
+  );

@@ -88,6 +88,15 @@ test("who stops reading has enough: no error, no noise", async () => {
   assert.equal(stderr, "");
 });
 
+test("a result that cannot be written fails, in every runtime", async () => {
+  const bun = path("pkg/test/hosts/node_modules/.bin/bun");
+  for (const host of [process.execPath, bun]) {
+    const { status, stderr } = await start(["inspect", DEMO], ["sh", "-c", `exec "$0" "$@" >/dev/full`, host]).ended;
+    assert.equal(status, 1, host);
+    assert.match(stderr, /^ternlight: standard output: ENOSPC/);
+  }
+});
+
 test("who does not read what is noted gets the whole answer all the same", async () => {
   const { child, ended } = start([...LONG, "-n", "4"]);
   child.stderr!.destroy();
