@@ -82,9 +82,17 @@ export function check(report: BenchReport, limits: readonly Limit[]): Checked[] 
   const all = { ...report, calibration: calibration(report) };
   return limits.map((limit) => {
     const { what, per, least = -Infinity, most = Infinity } = limit;
-    const found = numberAt(all, what) / (per === undefined ? 1 : numberAt(all, per));
+    const found = numberAt(all, what) / (per === undefined ? 1 : divisorAt(all, per));
     return { ...limit, found, met: least <= found && found <= most };
   });
+}
+
+function divisorAt(report: object, per: string): number {
+  const number = numberAt(report, per);
+  if (number !== 0) return number;
+  const [expected, found] = ["a number other than 0", "0"];
+  const reason = `a limit is per ${per}: expected ${expected}, got ${found}`;
+  throw new EngineError("InvalidArgument", reason, { option: per, expected, found });
 }
 
 function numberAt(report: object, what: string): number {

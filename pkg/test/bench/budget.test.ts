@@ -53,6 +53,13 @@ test("a number that is not there is named, with those that are", () => {
   }
 });
 
+test("nothing is measured per 0", () => {
+  for (const least of [0, 1e9]) {
+    const limit = { what: "ratios.decodeToRead", per: "memory.grownBytes", least };
+    assert.throws(() => check(report, [limit]), /per memory\.grownBytes: expected a number other than 0, got 0/);
+  }
+});
+
 test("a budget that says nothing, or what nobody knows, is refused", () => {
   const cases: [string, RegExp][] = [
     ["{", /b\.json must be JSON/],
