@@ -97,12 +97,20 @@ function incomparable(why: string, option: string): EngineError {
   return new EngineError("InvalidArgument", `these reports cannot be compared: ${why}`, { option });
 }
 
+function swept(file: string): EngineError {
+  const [expected, found] = ["one batch and one past", "a sweep"];
+  const reason = `${file}: expected a report of ${expected}, got ${found}: take one of its reports, or measure with one --batch and one --ctx`;
+  return new EngineError("InvalidArgument", reason, { file, expected, found });
+}
+
 /** Parses the file of a report. */
 export function parseReport(name: string, text: string): BenchReport {
   try {
     const report = JSON.parse(text) as BenchReport;
+    if ("sweep" in report) throw swept(name);
     if (report.prefill.tokensPerSecond.runs.length > 0 && report.decode.tokensPerSecond.runs.length > 0) return report;
-  } catch {
+  } catch (error) {
+    if (error instanceof EngineError) throw error;
     // Not JSON: the error below says so.
   }
   throw new EngineError("BadHeader", `${name} is no report of ternlight bench`, { file: name });

@@ -384,7 +384,11 @@ test("what was not measured alike is not compared", async (context) => {
   refused({ ...a, model: { ...a.model, architecture: "llama" } }, /model differ/);
   refused({ ...a, settings: { ...a.settings, repeat: 1 } }, /differ|noise/);
   assert.deepEqual(diff(a, { ...a, engine: { ...a.engine, threads: 7 } }).notes, ["threads: 1 and 7"]);
-  const file = await files(context, { "a.json": a, "none.json": {} });
+  const sweep = { date: a.date, sweep: { batch: [1, 2], ctx: [0] }, reports: [a, a], batchKnees: [], ctxKnees: [] };
+  const file = await files(context, { "a.json": a, "none.json": {}, "sweep.json": sweep });
+  const several = await run("bench", "diff", file("a.json"), file("sweep.json"));
+  assert.equal(several.status, 1);
+  assert.match(several.stderr, /sweep\.json: expected a report of one batch and one past, got a sweep: take one/);
   const { status, stderr } = await run("bench", "diff", file("a.json"), file("none.json"));
   assert.equal(status, 1);
   assert.match(stderr, /none\.json is no report/);
