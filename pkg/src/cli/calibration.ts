@@ -73,9 +73,10 @@ export class Memo {
 
 /** Lines of JSON for a file of that name; any other file is one text. */
 export function textsOf(data: string, file: string): string[] {
+  if (data.trim() === "") throw new EngineError("BadValue", `${file} holds no text`, { file });
   if (!/\.(jsonl|ndjson)$/i.test(file)) return [data];
   const lines = data.split(/\r?\n/);
-  const texts = lines.flatMap((line, at) => {
+  return lines.flatMap((line, at) => {
     if (line.trim() === "") return [];
     let value: unknown;
     try {
@@ -89,6 +90,4 @@ export function textsOf(data: string, file: string): string[] {
     const expected = "a JSON text or an object with a text";
     throw new EngineError("BadValue", `${file}, line ${at + 1}: expected ${expected}`, { file, expected });
   });
-  if (texts.length === 0) throw new EngineError("BadValue", `${file} holds no text`, { file });
-  return texts;
 }

@@ -6,7 +6,7 @@ import { readdir, readFile, utimes, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { setTimeout as wait } from "node:timers/promises";
-import { Memo } from "../../src/cli/calibration.ts";
+import { Memo, textsOf } from "../../src/cli/calibration.ts";
 import { lookAt } from "../../src/cli/tools.ts";
 import { json, start } from "../cli/support/ternlight.ts";
 import { folderOf } from "../source/support/models.ts";
@@ -48,6 +48,13 @@ test("numbers are kept when a run fails, and found again with the same facts alo
     { ...facts, tokens: 65 },
   ] as const;
   for (const other of others) assert.equal(await found(other), 0, JSON.stringify(other));
+});
+
+test("a file without a text is refused by its name", () => {
+  for (const name of ["a.txt", "a.jsonl"])
+    for (const data of ["", " \n\n"])
+      assert.throws(() => textsOf(data, name), { code: "BadValue", message: `${name} holds no text` });
+  assert.deepEqual(textsOf("a\nb", "a.txt"), ["a\nb"]);
 });
 
 test("a model's version changes with its files, on disk and on a server", async (context: TestContext) => {
