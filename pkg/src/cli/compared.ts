@@ -31,9 +31,12 @@ export async function compare(
 
 const HEAD = ["perplexity", "95 %", "KL, nats", "same winner", "prompt/s", "tokens/s", "memory"];
 
+export const intervalOf = ({ interval }: MeasuredRow): string =>
+  interval?.map((end) => end.toFixed(2)).join("–") ?? "–";
+
 const cells = (row: MeasuredRow): string[] => [
   row.perplexity.toFixed(4),
-  row.interval.map((end) => end.toFixed(2)).join("–"),
+  intervalOf(row),
   row.kl?.toExponential(2) ?? "–",
   row.sameWinner === null ? "–" : percent(row.sameWinner),
   row.promptPerSecond.toFixed(1),

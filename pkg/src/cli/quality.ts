@@ -6,6 +6,7 @@ import { shownSource } from "../source/address.ts";
 import type { EngineError } from "../types/errors.ts";
 import type { ActivationMap, Activations } from "../types/index.ts";
 import { Memo } from "./calibration.ts";
+import { intervalOf } from "./compared.ts";
 import { readText, writeText } from "./file.ts";
 import { bytes, percent, plural, table } from "./format.ts";
 import { textOf } from "./input.ts";
@@ -119,7 +120,7 @@ const cells = (row: QualityRow): string[] => [
   row.pareto ? "*" : "",
   settingName(row),
   row.perplexity.toFixed(4),
-  row.interval.map((end) => end.toFixed(2)).join("–"),
+  intervalOf(row),
   row.kl === null ? "–" : row.kl.toExponential(2),
   row.sameWinner === null ? "–" : percent(row.sameWinner),
   row.promptPerSecond.toFixed(1),
@@ -130,12 +131,10 @@ const cells = (row: QualityRow): string[] => [
 ];
 
 const accuracy = ({ tasks }: QualityRow): string[] =>
-  tasks
-    ? [
-        `${percent(tasks.acc)} ± ${(100 * tasks.accError).toFixed(1)}`,
-        `${percent(tasks.accNorm)} ± ${(100 * tasks.accNormError).toFixed(1)}`,
-      ]
-    : ["", ""];
+  tasks ? [share(tasks.acc, tasks.accError), share(tasks.accNorm, tasks.accNormError)] : ["", ""];
+
+const share = (part: number, error: number | null): string =>
+  error === null ? percent(part) : `${percent(part)} ± ${(100 * error).toFixed(1)}`;
 
 const COLUMNS = [
   ...["kv", "activations", "head", "perplexity", "low", "high", "nll", "tokens", "kl", "same_winner"],
@@ -149,7 +148,7 @@ function csvOf({ rows }: QualityReport): string {
       activationsName(row.activations),
       row.head,
       row.perplexity,
-      ...row.interval,
+      ...(row.interval ?? [null, null]),
       row.nll,
       row.tokens,
       row.kl,

@@ -6,9 +6,10 @@ import { calibrateFlags as rows } from "../options/table/quality.ts";
 import { EngineError } from "../types/errors.ts";
 import type { ActivationMap, LoadOptions, MappedPrecision, Model, ModelSource } from "../types/index.ts";
 import { Gguf } from "./gguf.ts";
-import { type MeasuredReport, measureQuality } from "./measure.ts";
+import { measureQuality } from "./measure.ts";
 import { changed, kept, type NewFile, newGguf, type Opening, pair, sizeOf, whole, withFiles } from "./new_gguf.ts";
 import { enoughTokens, meanLoss, WINDOW } from "./perplexity.ts";
+import type { MeasuredReport } from "./report.ts";
 
 export interface CalibrateOptions {
   /** Texts to measure with: half of them for the entropies, a quarter to choose by, a quarter for the report. */

@@ -37,8 +37,9 @@ export class Mean {
     return this.#count > 0 ? this.#sum / this.#count : 0;
   }
 
-  get error(): number {
-    if (this.#count < 2) return 0;
+  /** null of a single value, which has none. */
+  get error(): number | null {
+    if (this.#count < 2) return null;
     const variance = Math.max(0, this.#squares / this.#count - this.mean ** 2);
     return Math.sqrt(variance / (this.#count - 1));
   }

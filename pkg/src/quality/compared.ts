@@ -2,7 +2,8 @@
 
 import { EngineError } from "../types/errors.ts";
 import type { LoadOptions, Model, ModelSource } from "../types/index.ts";
-import { measureQuality, type QualityRow } from "./measure.ts";
+import { measureQuality } from "./measure.ts";
+import type { QualityRow } from "./report.ts";
 
 export interface CompareOptions {
   /** Options of every load. */

@@ -4,14 +4,9 @@ import { logSum } from "../metrics/log_sum.ts";
 import { EngineError } from "../types/errors.ts";
 import type { ActivationMap, Activations, Head, KvCacheType, LoadOptions, Model, ModelSource } from "../types/index.ts";
 import { divergence, Mean, winner } from "./compare.ts";
-import { type Accuracy, type KeptSums, type ScoredTask, type Sums, scoreSome, type Task } from "./tasks.ts";
-
-/** One way to load the model. */
-export interface Setting {
-  kv: KvCacheType;
-  activations: Activations | ActivationMap;
-  head: Head;
-}
+import { Kept, type Numbers, type Run } from "./kept.ts";
+import type { MeasuredReport, MeasuredRow, QualityRow, Setting } from "./report.ts";
+import { scoreSome, type Task } from "./tasks.ts";
 
 export interface QualityOptions {
   /** How keys and values are stored. @default f32, f16, q8, q4 where no list is given at all, else as `load` has it, or auto */
@@ -37,45 +32,6 @@ export interface QualityOptions {
   /** Called as windows are done, from 0 to 1. */
   onProgress?: ((share: number) => void) | undefined;
 }
-
-export interface QualityRow extends Setting {
-  perplexity: number;
-  /** 95 % confidence, from the spread of single tokens. */
-  interval: [number, number];
-  /** Mean negative log-likelihood, in nats per token. */
-  nll: number;
-  tokens: number;
-  /**
-   * Mean divergence from the reference, in nats; null where the vocabularies differ. Of a slice, over the tokens that it kept, on the
-   * text's sentences that it has all tokens of.
-   */
-  kl: number | null;
-  /** Share of tokens whose likeliest successor is the reference's; of a slice, on the same sentences. */
-  sameWinner: number | null;
-  promptPerSecond: number;
-  predictedPerSecond: number;
-  /** The model's weight files, and its weights as they are packed with this setting, in bytes. */
-  fileBytes: number;
-  weightBytes: number;
-  /** Weights, KV cache and scratch, in bytes. */
-  memory: number;
-  /** Whether no other setting is as good in perplexity, speed and memory, and better in one. */
-  pareto: boolean;
-  /** What the questions gave, with the scores of each choice. */
-  tasks?: Accuracy & { lines: ScoredTask[] };
-}
-
-/** A row before its files were looked at. */
-export type MeasuredRow = Omit<QualityRow, "fileBytes">;
-
-export interface QualityReport {
-  /** What the rows are compared with. */
-  reference: { model: "itself" | "another"; perplexity: number };
-  window: number;
-  rows: QualityRow[];
-}
-
-export type MeasuredReport = Omit<QualityReport, "rows"> & { rows: MeasuredRow[] };
 
 type Load = (source: ModelSource, options: LoadOptions) => Promise<Model>;
 
@@ -113,19 +69,13 @@ export async function measureQuality(
     const rows: Omit<MeasuredRow, "pareto">[] = [];
     for (const setting of settings) {
       const { kv, activations, head } = setting;
-      const kept = new Kept(memo, JSON.stringify(setting));
-      const known = kept.row();
+      const kept = new Kept(memo, setting, common);
       // Nothing is left of it but to tell.
-      const whole = known !== null && (tasks ?? []).every((_, at) => kept.task(at));
+      const whole = kept.row() !== null && kept.run() !== null && (tasks ?? []).every((_, at) => kept.task(at));
       const model = whole ? null : await load(source, { ...room, ...common, kvCacheType: kv, activations, head });
       try {
         const more = { window, tokens, signal, ids: options.ids };
-        let row = known;
-        if (!row) {
-          const found = await measured(model!, reference, text, more, step);
-          row = { ...found, ...(await speedOf(model!, reference.windows[0]!, signal)) };
-          kept.keep(row);
-        } else for (const _ of reference.windows) step();
+        const row = await rowOf(model, kept, reference, text, more, step);
         const accuracy = tasks ? { tasks: await answered(model, tasks, kept, step, signal) } : {};
         rows.push({ ...setting, ...row, ...accuracy });
       } finally {
@@ -151,52 +101,24 @@ async function lengthOf(load: Load, source: ModelSource, options: LoadOptions): 
 /** The reference's perplexity in a memo. */
 const REFERENCE = "reference";
 
-type Numbers = Omit<QualityRow, keyof Setting | "pareto" | "tasks" | "fileBytes">;
-const NUMBERS = [
-  ...["perplexity", "nll", "tokens", "promptPerSecond", "predictedPerSecond", "weightBytes", "memory"],
-  ...["kl", "sameWinner"],
-] as (keyof Numbers)[];
-
-/** What a memo has of one setting. Its mark comes last, so that a row is there whole or not at all. */
-class Kept implements KeptSums {
-  readonly #memo: Map<string, number>;
-  readonly #of: string;
-
-  constructor(memo: Map<string, number>, of: string) {
-    this.#memo = memo;
-    this.#of = of;
+/** @param model null where all of it is kept */
+async function rowOf(
+  model: Model | null,
+  kept: Kept,
+  reference: Reference,
+  text: string,
+  options: TextOptions,
+  onWindow: () => void,
+): Promise<Numbers & Run> {
+  let numbers = kept.row();
+  if (numbers) for (const _ of reference.windows) onWindow();
+  else {
+    numbers = await measured(model!, reference, text, options, onWindow);
+    kept.keep(numbers);
   }
-
-  row(): Numbers | null {
-    if (!this.#memo.has(`${this.#of} whole`)) return null;
-    const of = (name: string) => this.#memo.get(`${this.#of} ${name}`) ?? null;
-    const numbers = Object.fromEntries(NUMBERS.map((name) => [name, of(name)]));
-    return { ...numbers, interval: [of("low"), of("high")] } as unknown as Numbers;
-  }
-
-  keep(row: Numbers): void {
-    const [low, high] = row.interval;
-    const found = [...NUMBERS.map((name) => [name, row[name]] as const), ["low", low], ["high", high]] as const;
-    // What there is none of, of other vocabularies, is left out.
-    for (const [name, value] of found) if (value !== null) this.#memo.set(`${this.#of} ${name}`, value as number);
-    this.#memo.set(`${this.#of} whole`, 1);
-  }
-
-  task(at: number): Sums | null {
-    const count = this.#memo.get(`${this.#of} task ${at}`);
-    if (count === undefined) return null;
-    const of = (what: string) =>
-      Array.from({ length: count }, (_, choice) => this.#memo.get(`${this.#of} task ${at} ${choice} ${what}`)!);
-    return { sums: of("sum"), tokens: of("tokens") };
-  }
-
-  keepTask(at: number, { sums, tokens }: Sums): void {
-    for (const [choice, sum] of sums.entries()) {
-      this.#memo.set(`${this.#of} task ${at} ${choice} sum`, sum);
-      this.#memo.set(`${this.#of} task ${at} ${choice} tokens`, tokens[choice]!);
-    }
-    this.#memo.set(`${this.#of} task ${at}`, sums.length);
-  }
+  const run = kept.run() ?? (await runOf(model!, reference.windows[0]!, options.signal));
+  kept.keepRun(run);
+  return { ...numbers, ...run };
 }
 
 /** @param model null where all lines are kept */
@@ -298,15 +220,13 @@ async function windowsOf(model: Model, text: string, size: number, most: number)
 const equal = (a: readonly number[], b: readonly number[]) =>
   a.length === b.length && a.every((id, at) => id === b[at]);
 
-type Measured = Omit<Numbers, "promptPerSecond" | "predictedPerSecond">;
-
 async function measured(
   model: Model,
   reference: Reference,
   text: string,
   options: TextOptions,
   onWindow: () => void,
-): Promise<Measured> {
+): Promise<Numbers> {
   const { window, tokens, signal, ids: kept } = options;
   const own = model.info.tokenizer ? await windowsOf(model, text, window, tokens) : null;
   // Vocabularies of one size may still be two: they tell by the ids that the text has.
@@ -328,13 +248,11 @@ async function measured(
   const within = !same && kept ? await withinSlice(model, reference.model, text, { ...options, ids: kept }) : null;
   return {
     perplexity: Math.exp(mean),
-    interval: [Math.exp(mean - Z * error), Math.exp(mean + Z * error)],
+    interval: error === null ? null : [Math.exp(mean - Z * error), Math.exp(mean + Z * error)],
     nll: mean,
     tokens: count,
     kl: same ? kl.mean : (within?.kl ?? null),
     sameWinner: same ? winners / count : (within?.sameWinner ?? null),
-    weightBytes: model.info.memory.weights,
-    memory: model.info.memory.total,
   };
 }
 
@@ -396,11 +314,7 @@ async function rowsOf(model: Model, ids: readonly number[], signal?: AbortSignal
 }
 
 /** The best of a few runs: what else the machine does, it does not do all the time. */
-async function speedOf(
-  model: Model,
-  ids: readonly number[],
-  signal: AbortSignal | undefined,
-): Promise<Pick<QualityRow, "promptPerSecond" | "predictedPerSecond">> {
+async function runOf(model: Model, ids: readonly number[], signal: AbortSignal | undefined): Promise<Run> {
   const room = model.info.contextLength - ANSWER;
   const prompt = ids.slice(0, Math.max(1, Math.min(PROMPT, room)));
   const known = prompt.map((id) => Math.min(id, model.info.vocab - 1));
@@ -411,7 +325,8 @@ async function speedOf(
     promptPerSecond = Math.max(promptPerSecond, timings.promptPerSecond);
     predictedPerSecond = Math.max(predictedPerSecond, timings.predictedPerSecond);
   }
-  return { promptPerSecond, predictedPerSecond };
+  const { weights: weightBytes, total: memory } = model.info.memory;
+  return { promptPerSecond, predictedPerSecond, weightBytes, memory };
 }
 
 type Judged = Pick<QualityRow, "perplexity" | "predictedPerSecond" | "memory">;

@@ -1,7 +1,7 @@
 /** Pictures of what the tools measured, as SVG. */
 
-import type { QualityReport, QualityRow } from "./measure.ts";
 import type { Pruned } from "./prune.ts";
+import type { QualityReport, QualityRow } from "./report.ts";
 
 const [WIDTH, HEIGHT] = [720, 400];
 const [LEFT, RIGHT, TOP, BOTTOM] = [80, 30, 40, 50];

@@ -33,9 +33,9 @@ export interface ScoredTask {
 export interface Accuracy {
   acc: number;
   accNorm: number;
-  /** Standard errors. */
-  accError: number;
-  accNormError: number;
+  /** Standard errors; null of one task, which has none. */
+  accError: number | null;
+  accNormError: number | null;
   count: number;
 }
 
@@ -255,7 +255,7 @@ function accuracyOf(tasks: readonly ScoredTask[]): Accuracy {
   const count = tasks.length;
   const share = (right: (task: ScoredTask) => boolean) => tasks.filter(right).length / count;
   // Of a sample's mean, as the harness has it.
-  const error = (p: number) => (count > 1 ? Math.sqrt((p * (1 - p)) / (count - 1)) : 0);
+  const error = (p: number) => (count > 1 ? Math.sqrt((p * (1 - p)) / (count - 1)) : null);
   const acc = share(({ best, gold }) => best === gold);
   const accNorm = share(({ bestNorm, gold }) => bestNorm === gold);
   return { acc, accNorm, accError: error(acc), accNormError: error(accNorm), count };

@@ -18,9 +18,10 @@ import { type CheckOptions, type Checkup, checkModel } from "./check.ts";
 import { type Compared, type CompareOptions, compareModels } from "./compared.ts";
 import { Gguf } from "./gguf.ts";
 import { isGguf } from "./lint/model.ts";
-import { measureQuality, type QualityOptions, type QualityReport } from "./measure.ts";
+import { measureQuality, type QualityOptions } from "./measure.ts";
 import { type NewFile, type Opening, sizeOf, toBlob, withFiles } from "./new_gguf.ts";
 import { type Pruned, type PruneOptions, pruneModel } from "./prune.ts";
+import type { QualityReport } from "./report.ts";
 import { idsWithin, type Sliced, type SliceOptions, slicedIds, sliceModel } from "./slice.ts";
 
 /** What the tools need of their runtime. */

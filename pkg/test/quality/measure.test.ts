@@ -32,7 +32,7 @@ test("perplexity is the model's own, and the reference is compared with itself",
   assert.ok(q4!.sameWinner! < q8!.sameWinner! && q4!.sameWinner! > 0.8);
   assert.ok(q4!.memory < q8!.memory && q8!.memory < f32!.memory);
   for (const { perplexity, interval, promptPerSecond, predictedPerSecond, nll } of rows) {
-    assert.ok(interval[0] < perplexity && perplexity < interval[1]);
+    assert.ok(interval![0] < perplexity && perplexity < interval![1]);
     assert.ok(Math.abs(Math.log(perplexity) - nll) < 1e-9);
     assert.ok(promptPerSecond > 0 && predictedPerSecond > 0);
   }
@@ -114,6 +114,28 @@ test("an interrupted measurement goes on from what it had, also within the quest
   const key = [...memo.keys()].find((name) => name.includes("q4") && name.endsWith(" perplexity"))!;
   memo.set(key, 1234);
   assert.equal((await quality(demo, given, { ...options, memo })).rows[1]!.perplexity, 1234);
+});
+
+test("what was measured with other threads is used again, but for its speed and memory", async () => {
+  const given = text().slice(0, 400);
+  const memo = new Map<string, number>();
+  const measured = async (threads: number) => {
+    const { rows } = await quality(demo, given, { kv: ["f32"], load: { threads }, memo });
+    return rows[0]!;
+  };
+  await measured(1);
+  for (const key of memo.keys()) if (/ (perplexity|predictedPerSecond|memory)$/.test(key)) memo.set(key, 12345);
+  const { perplexity, predictedPerSecond, memory } = await measured(1);
+  assert.deepEqual([perplexity, predictedPerSecond, memory], [12345, 12345, 12345]);
+  const other = await measured(2);
+  assert.equal(other.perplexity, 12345);
+  assert.ok(other.predictedPerSecond !== 12345 && other.memory !== 12345 && other.predictedPerSecond > 0);
+});
+
+test("one prediction and one question have no spread", async () => {
+  const { rows } = await quality(demo, text(), { kv: ["f32"], tokens: 2, tasks: TASKS.slice(0, 1) });
+  const [{ interval, tokens, tasks }] = rows as [QualityRow];
+  assert.deepEqual([interval, tokens, tasks!.accError, tasks!.accNormError], [null, 1, null, null]);
 });
 
 test("each row has the bytes of the files and of the packed weights", async () => {
@@ -205,7 +227,7 @@ test("log-likelihoods and accuracies are those of lm-eval on the same lines", as
     assert.deepEqual([best === gold, bestNorm === gold], [acc === 1, accNorm === 1], query);
   }
   assert.deepEqual([accuracy.acc, accuracy.accNorm], [golden.acc, golden.accNorm]);
-  assert.ok(Math.abs(accuracy.accError - golden.accError) < 1e-9);
+  assert.ok(Math.abs(accuracy.accError! - golden.accError) < 1e-9);
 });
 
 test("a preamble that lines share is computed once, and changes no number", async () => {
