@@ -8,7 +8,7 @@ import type { ActivationMap, LoadOptions, MappedPrecision, Model, ModelSource } 
 import { Gguf } from "./gguf.ts";
 import { measureQuality } from "./measure.ts";
 import { changed, kept, type NewFile, newGguf, type Opening, pair, sizeOf, whole, withFiles } from "./new_gguf.ts";
-import { enoughTokens, meanLoss, WINDOW } from "./perplexity.ts";
+import { enoughTokens, idsOf, meanLoss, WINDOW } from "./perplexity.ts";
 import type { MeasuredReport } from "./report.ts";
 
 export interface CalibrateOptions {
@@ -73,7 +73,7 @@ export interface Tracing {
   operations: readonly string[];
   /** The most tokens of a trace. */
   contextLength: number;
-  tokenize(text: string): Promise<number[]>;
+  tokenize: Model["tokenize"];
   trace(ids: number[]): Promise<readonly number[]>;
 }
 
@@ -179,7 +179,7 @@ async function measured(tracing: Tracing, { calibrate }: Texts, options: Calibra
   const size = Math.min(SAMPLE, tracing.contextLength);
   const pieces: number[][] = [];
   for (const text of calibrate) {
-    const ids = await tracing.tokenize(text);
+    const ids = await idsOf(tracing, text, size * samples);
     for (let at = 0; at < ids.length && pieces.length < samples; at += size) pieces.push(ids.slice(at, at + size));
     if (pieces.length >= samples) break;
   }
@@ -323,8 +323,8 @@ class Choice {
     if (known !== undefined) return known;
     const model = await load(source, { ...this.#load, activations });
     try {
-      const ids = await model.tokenize(this.#text, { addSpecial: false });
-      const found = await meanLoss(model, enoughTokens(ids.slice(0, tokens), "calibrate", "texts"), signal);
+      const ids = await idsOf(model, this.#text, tokens);
+      const found = await meanLoss(model, enoughTokens(ids, "calibrate", "texts"), signal);
       this.#memo.set(key, found);
       return found;
     } finally {

@@ -5,6 +5,7 @@ import { EngineError } from "../types/errors.ts";
 import type { ActivationMap, Activations, Head, KvCacheType, LoadOptions, Model, ModelSource } from "../types/index.ts";
 import { divergence, Mean, winner } from "./compare.ts";
 import { Kept, type Numbers, type Run } from "./kept.ts";
+import { idsOf } from "./perplexity.ts";
 import type { MeasuredReport, MeasuredRow, QualityRow, Setting } from "./report.ts";
 import { scoreSome, type Task } from "./tasks.ts";
 
@@ -209,7 +210,7 @@ class Reference {
 }
 
 async function windowsOf(model: Model, text: string, size: number, most: number): Promise<number[][]> {
-  const ids = (await model.tokenize(text, { addSpecial: false })).slice(0, most);
+  const ids = await idsOf(model, text, most);
   const windows: number[][] = [];
   for (let at = 0; at < ids.length; at += size) windows.push(ids.slice(at, at + size));
   const whole = windows.filter(({ length }) => length >= 2);

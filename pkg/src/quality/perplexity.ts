@@ -1,5 +1,6 @@
 /** How well a model predicts tokens. */
 
+import { partsOf } from "../text/parts.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Model } from "../types/index.ts";
 import type { Gguf } from "./gguf.ts";
@@ -9,6 +10,19 @@ export const WINDOW = 512;
 
 /** The context of such a window, in a model that may hold less. */
 export const contextOf = (gguf: Gguf): number => Math.min(WINDOW, Number(gguf.own("context_length") ?? WINDOW));
+
+/** The first tokens of a text, which may be longer than what is encoded at once. */
+export async function idsOf(model: Pick<Model, "tokenize">, text: string, most = Infinity): Promise<number[]> {
+  const lists: number[][] = [];
+  let count = 0;
+  for (const part of partsOf(text)) {
+    if (count >= most) break;
+    const ids = await model.tokenize(part, { addSpecial: false });
+    count += ids.length;
+    lists.push(ids);
+  }
+  return lists.flat().slice(0, most);
+}
 
 /** The mean negative log-likelihood of tokens, in windows. */
 export async function meanLoss(model: Model, ids: readonly number[], signal?: AbortSignal): Promise<number> {

@@ -21,7 +21,7 @@ import {
   whole,
   withFiles,
 } from "./new_gguf.ts";
-import { contextOf, enoughTokens, meanLoss } from "./perplexity.ts";
+import { contextOf, enoughTokens, idsOf, meanLoss } from "./perplexity.ts";
 import { parameters, SIZE_LABEL, sizeLabel } from "./size_label.ts";
 
 /** How layers are chosen; see the guide. */
@@ -334,12 +334,12 @@ class Trial {
     const lists: number[][] = [];
     let count = 0;
     if (texts.length === 1) {
-      const ids = await model.tokenize(texts[0]!, { addSpecial: false });
+      const ids = await idsOf(model, texts[0]!);
       const half = ids.length >> 1;
       lists.push(wanted === 0 ? ids.slice(0, half) : ids.slice(half));
     }
     for (let i = wanted; texts.length > 1 && i < texts.length && count < tokens; i += 2) {
-      lists.push(await model.tokenize(texts[i]!, { addSpecial: false }));
+      lists.push(await idsOf(model, texts[i]!, tokens));
       count += lists.at(-1)!.length;
     }
     return enoughTokens(lists.flat().slice(0, tokens), "prune", "calibrationData");

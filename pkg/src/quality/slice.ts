@@ -2,6 +2,7 @@
 
 import type { RawPair } from "../convert/header.ts";
 import { fromGguf } from "../text/from_gguf.ts";
+import { partsOf } from "../text/parts.ts";
 import { Tokenizer } from "../text/tokenizer.ts";
 import { EngineError } from "../types/errors.ts";
 import type { LoadOptions } from "../types/index.ts";
@@ -75,7 +76,7 @@ export async function sliceModel(opening: Opening, options: SliceOptions): Promi
     const named = namedIds(gguf);
     const tokenizer = tokenizerOf(gguf);
     const parts = text === undefined ? null : splitText(text);
-    const ids = parts && tokenizer.encode(parts.own, { addSpecial: false });
+    const ids = parts && encoded(tokenizer, parts.own);
     const counts = new Map<number, number>();
     for (const id of ids ?? []) counts.set(id, (counts.get(id) ?? 0) + 1);
     const chosen = tokens
@@ -115,9 +116,11 @@ export function idsWithin(whole: ArrayLike<number> | null, slice: ArrayLike<numb
 }
 
 function heldOut(before: Tokenizer, after: Tokenizer, text: string): { before: number; after: number } {
-  const count = (tokenizer: Tokenizer) => tokenizer.encode(text, { addSpecial: false }).length;
-  return { before: count(before), after: count(after) };
+  return { before: encoded(before, text).length, after: encoded(after, text).length };
 }
+
+const encoded = (tokenizer: Tokenizer, text: string): number[] =>
+  [...partsOf(text)].flatMap((part) => tokenizer.encode(part, { addSpecial: false }));
 
 /** The tokenizer of a header. */
 export const tokenizerOf = (gguf: Parameters<typeof fromGguf>[0]): Tokenizer => {

@@ -219,7 +219,7 @@ export async function calibrate(
       return await work({
         operations,
         contextLength: model.info.contextLength,
-        tokenize: (text) => model.tokenize(text, { addSpecial: false }),
+        tokenize: (text, options) => model.tokenize(text, options),
         trace: async (ids) => (await engine.trace(ids, true, settings.signal)).prefill,
       });
     } finally {

@@ -1,6 +1,7 @@
 /** What the model computes for given tokens, without generating any: logits, embeddings, perplexity. */
 
 import type { VerbName } from "../../rpc/protocol.ts";
+import { partsOf } from "../../text/parts.ts";
 import { EngineError } from "../../types/errors.ts";
 import type { AdapterUse, TokenLogprobs } from "../../types/index.ts";
 import { likeliest } from "../answer.ts";
@@ -81,7 +82,7 @@ export const embed: Handler<"embed"> = async (state, args, context) => {
 export const perplexity: Handler<"perplexity"> = async (state, args, context) => {
   const { text, window, adapters } = args;
   const { text: side, info } = state.model;
-  const ids = side.tokenizer.encode(text, { addSpecial: false });
+  const ids = [...partsOf(text)].flatMap((part) => side.tokenizer.encode(part, { addSpecial: false }));
   const size = Math.min(window, info.contextLength);
   let [nll, tokens] = [0, 0];
   const gather: Gather<null> = {
