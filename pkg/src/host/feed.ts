@@ -95,8 +95,7 @@ async function fill(
   const flush = () => {
     const since = performance.now();
     if (came > 0) loader.feed(file, at, came);
-    at += came;
-    came = 0;
+    [at, came] = [at + came, 0];
     waited += performance.now() - since;
   };
   const reader = {
