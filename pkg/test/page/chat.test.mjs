@@ -413,6 +413,7 @@ test("a browser that keeps nothing says so, and the chat goes on", async (contex
   await page.prompt.fill("Tell me of a king.");
   await page.prompt.press("Enter");
   await page.page.getByText("This browser keeps nothing for this page.").waitFor();
+  await ended(page);
   assert.equal(await turns(page).count(), 2);
 });
 
