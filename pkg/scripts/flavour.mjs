@@ -62,9 +62,7 @@ async function make(flavour, dist, names) {
   const passes = [...dropped, "-O3", "-O3", "-O3", ...inlining, "--low-memory-unused", ...kept(names)];
   const input = path.join(bindgen, "ternlight_bg.wasm");
   await command(name, npmTool("wasm-opt"), [...passes, ...features(flavour), `--output=${optimised}`, input]);
-  // In another order more is found, a third of a percent. A function that waits stays one, see mend.mjs.
-  const again = ["--no-inline=wait*", "-O3", ...inlining, "--low-memory-unused"];
-  await finish(flavour, optimised, bindgen, dist, { names, arrange: ordered, passes: again });
+  await finish(flavour, optimised, bindgen, dist, { names, arrange: ordered });
 }
 
 /** Binaryen drops the names of functions unless it is told to keep them. */
@@ -100,14 +98,13 @@ async function compile(flavour, config) {
 }
 
 /** Mends what the tools got wrong, names the module, and writes it and its glue into `dist`. */
-async function finish(flavour, module, bindgen, dist, { names = false, arrange = (wat) => wat, passes = [] } = {}) {
+async function finish(flavour, module, bindgen, dist, { names = false, arrange = (wat) => wat } = {}) {
   const { name } = flavour;
   const file = path.join(dist, flavour.file);
   const wat = path.join(targetDir(flavour), names ? "named.wat" : "optimised.wat");
   await command(name, npmTool("wasm-dis"), [...features(flavour), `--output=${wat}`, module]);
   writeFileSync(wat, mend(arrange(shortImports(readFileSync(wat, "utf8")), readFileSync(module))));
-  const tool = npmTool(passes.length > 0 ? "wasm-opt" : "wasm-as");
-  await command(name, tool, [...features(flavour), ...passes, ...kept(names), `--output=${file}`, wat]);
+  await command(name, npmTool("wasm-as"), [...features(flavour), ...kept(names), `--output=${file}`, wat]);
   appendFileSync(file, customSection("flavour", name));
   await buildGlue(flavour, bindgen, path.join(dist, "glue"));
 }
