@@ -251,8 +251,8 @@ test("a job is cancelled in few round trips, and other jobs stay in the queue", 
   const ms = performance.now() - begun;
   const [{ queue }] = await status(at, other.id);
   assert.equal(queue.waiting, other.chunks);
-  // One by one they were as many round trips as there are chunks.
-  assert.ok(ms < 10_000, `${ms} ms`);
+  // One by one they were as many round trips as there are chunks. Three seconds; eleven were seen beside other tests.
+  assert.ok(ms < 30_000, `${ms} ms`);
 });
 
 test("a job that was deleted and is submitted again is another one", skipped("database"), async (context) => {
