@@ -168,7 +168,11 @@ export function checked<T>(label: string, option: string, check: Check, value: T
 
 export function wrong(label: string, option: string, expected: string, value: unknown): EngineError {
   const list = Array.isArray(value) && expected.includes("list");
-  const found = !list ? show(value) : value.length > 0 ? `[${value.slice(0, 5).map(show)}]` : "one without any";
+  const found = !list
+    ? show(value)
+    : value.length > 0
+      ? `[${Array.from(value.slice(0, 5), show).join(", ")}]`
+      : "one without any";
   return new EngineError("InvalidArgument", `${label}: ${option} must be ${expected}, not ${found}`, {
     option,
     expected,

@@ -60,6 +60,7 @@ test("every entry says what a code means, when it occurs and what to do", () => 
 test("a list in place of another is told from what is no list", () => {
   const message = (value: unknown) => wrong("generate", "stop", "a list of strings", value).message;
   assert.match(message([1]), /must be a list of strings, not \[1\]$/);
+  assert.match(message(new Array(2)), /not \[undefined, undefined\]$/);
   assert.match(message([]), /must be a list of strings, not one without any$/);
   assert.match(message(1), /must be a list of strings, not 1$/);
 });
