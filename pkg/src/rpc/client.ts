@@ -241,10 +241,12 @@ function unsendable(args: unknown, cause: Error): EngineError {
 }
 
 /** The keys that lead to a function, which no message holds. */
-function functionIn(value: unknown): string[] | null {
+function functionIn(value: unknown, seen = new Set<unknown>()): string[] | null {
   if (typeof value === "function") return [];
+  if (seen.has(value)) return null;
+  seen.add(value);
   for (const [key, inner] of value instanceof Object ? Object.entries(value) : []) {
-    const place = functionIn(inner);
+    const place = functionIn(inner, seen);
     if (place) return [key, ...place];
   }
   return null;

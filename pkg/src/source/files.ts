@@ -216,9 +216,14 @@ class Opener {
     try {
       const json = JSON.parse(new TextDecoder().decode(bytes));
       if (json?.constructor === Object) return json;
-      throw new TypeError("expected an object");
+      throw new TypeError("it is other JSON");
     } catch (cause) {
-      throw new EngineError("BadHeader", `${name} is not JSON: ${(cause as Error).message}`, { file: name }, { cause });
+      throw new EngineError(
+        "BadHeader",
+        `${name} is no JSON object: ${(cause as Error).message}`,
+        { file: name },
+        { cause },
+      );
     }
   }
 

@@ -96,7 +96,9 @@ test("what cannot be sent to the worker, and what is no id", async (context) => 
   const unsent = await failure(() => model.chat(said as never, GREEDY).finished);
   assert.match(unsent.message, /^messages\.0\.f cannot be sent to the engine: /);
   assert.equal(unsent.detail.option, "messages");
-  const execute = { type: "function", function: { name: "a", parameters: {} }, execute() {} };
+  const circle: Record<string, unknown> = {};
+  circle.circle = circle;
+  const execute = { type: "function", function: { name: "a", parameters: circle }, execute() {} };
   const { message, detail } = await failure(
     () => model.chat([{ role: "user", content: "x" }], { tools: [execute as never] }).finished,
   );

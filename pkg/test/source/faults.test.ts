@@ -109,7 +109,7 @@ test("an index that does not tell the truth", async () => {
   await refuseMap([], "BadHeader", /wrong number of files/);
   await refuseMap(undefined, "BadHeader", /there is no weight_map/, { key: "weight_map" });
   const text = blobs({ ...side, ...shards, [INDEX]: new TextEncoder().encode("{") });
-  await refused(text, "BadHeader", /index\.json is not JSON/, { file: INDEX });
+  await refused(text, "BadHeader", /index\.json is no JSON object/, { file: INDEX });
 
   const { [tensor]: _, ...less } = weightMap;
   const { warnings } = await inspect(blobs({ ...side, ...shards, [INDEX]: json({ weight_map: less }) }));
@@ -123,7 +123,7 @@ test("a file of JSON that holds something else than an object", async () => {
     ["tokenizer_config.json", "0"],
   ] as const) {
     const source = blobs({ ...side, ...shards, [name]: new TextEncoder().encode(text) });
-    await refused(source, "BadHeader", /is not JSON: expected an object/, { file: name });
+    await refused(source, "BadHeader", /is no JSON object: it is other JSON/, { file: name });
   }
 });
 
