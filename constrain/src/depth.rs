@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::Value;
 
-use crate::{Refusal, schema};
+use crate::{Refusal, subschemas};
 
 /// Definitions and groups that may lie within one another. Published grammars and schemas have less than 30.
 const MAX_DEPTH: usize = 250;
@@ -109,7 +109,7 @@ fn visit<'a>(
     }
     // A list of schemas is no level of its own.
     let inner = depth + usize::from(!part.is_array());
-    for child in schema::parts(part) {
+    for child in subschemas::all(part) {
         visit(root, child, inner, seen, place)?;
     }
     Ok(())

@@ -8,6 +8,7 @@ mod depth;
 mod pattern;
 mod place;
 mod schema;
+mod subschemas;
 #[cfg(target_arch = "wasm32")]
 mod web;
 

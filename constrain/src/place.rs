@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use crate::{Refusal, schema};
+use crate::{Refusal, subschemas::children};
 
 /// Parts of a schema that are compiled at most, to find the one that is refused, and how much JSON they are together: a place is a
 /// help, and none is worth the time that compiling a large schema over and over takes.
@@ -67,7 +67,7 @@ pub fn in_schema(root: Value, reason: String, refusal: impl Fn(Value) -> Option<
         refusal(alone).as_ref() == Some(&reason)
     };
     let mut inner = |part: &mut Value| {
-        schema::children(part).into_iter().find(|(_, child)| refused(child)).map(|(key, child)| (key, child.take()))
+        children(part).into_iter().find(|(_, child)| refused(child)).map(|(key, child)| (key, child.take()))
     };
     while let Some((key, child)) = inner(&mut part) {
         place = format!("{place}/{key}");

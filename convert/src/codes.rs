@@ -3,7 +3,7 @@
 
 use half::f16;
 
-use super::plan::Kind;
+use super::kind::Kind;
 use ternlight::error::{Error, ErrorKind, Result};
 use ternlight::quant::{self, Codes, Float, Layout, binary, ternary};
 

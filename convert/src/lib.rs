@@ -7,6 +7,7 @@
 
 pub mod codes;
 pub mod keys;
+pub mod kind;
 pub mod plan;
 mod rows;
 #[cfg(test)]
@@ -15,7 +16,8 @@ mod tests;
 pub mod web;
 
 use codes::{Rounding, Signs};
-use plan::{Form, Kind, Options, Output, Phase};
+use kind::Kind;
+use plan::{Form, Options, Output, Phase};
 use ternlight::error::{Error, ErrorKind, Result};
 use ternlight::model::items::{Reading, Target};
 use ternlight::model::load::decode::{DecodeBuffers, Mean, finite};

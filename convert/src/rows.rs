@@ -2,7 +2,8 @@
 
 use half::f16;
 
-use super::plan::{Form, Kind, Output, Phase};
+use super::kind::Kind;
+use super::plan::{Form, Output, Phase};
 use super::{Converter, Job, Write, out_of_turn};
 use ternlight::error::{Error, ErrorKind, Result, filled};
 use ternlight::model::config::ScaleMeaning;

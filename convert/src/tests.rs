@@ -2,7 +2,7 @@
 
 use super::codes::{Rounding, Signs};
 use super::keys;
-use super::plan::Kind;
+use super::kind::Kind;
 use ternlight::error::Error;
 use ternlight::formats::{Parsed, gguf};
 use ternlight::model::Config;

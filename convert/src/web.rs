@@ -13,7 +13,8 @@ use ternlight::model::plan;
 use ternlight::quant::{self, Interleave, Storage};
 use wasm_bindgen::prelude::*;
 
-use super::plan::{self as output, Kind, Wish};
+use super::kind::Kind;
+use super::plan::{self as output, Wish};
 use super::{Converter as Conversion, Write, keys};
 
 #[derive(Deserialize)]

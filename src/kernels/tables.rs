@@ -3,7 +3,12 @@
 //! Half a byte of codes has 16 values, and a table of 16 bytes for each of two parts of a sum.
 
 use super::isa::Isa;
-use super::packed::LOOKS_PAIRS_UP;
+
+/// Whether kernels of this build look the sums of all codes of 1 and 2 bits up, which is faster without a dot product of bytes.
+pub const LOOKUP: bool = cfg!(all(target_feature = "simd128", not(target_feature = "relaxed-simd")));
+
+/// Whether there are kernels that look sums of 2-bit codes up.
+pub const LOOKS_PAIRS_UP: bool = LOOKUP || cfg!(test);
 
 /// Sums of products that kernels look up: of the values of k whose codes are half a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -6,7 +6,8 @@ use super::config::{Config, Hybrid, MlxPacking};
 use super::names::{Field, Naming, Part, Slot};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
-use crate::kernels::packed::{LOOKUP, MatrixShape, Packing};
+use crate::kernels::packed::{MatrixShape, Packing};
+use crate::kernels::tables::LOOKUP;
 use crate::quant::{Codes, Content, Float, Interleave, Layout, ScaleType, Scales, Storage};
 
 /// Products over a row must fit their integers: 2^16 · 127 · 127 does.

@@ -21,9 +21,10 @@ use super::weights::precision;
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
 use crate::kernels::act::Precision;
-use crate::kernels::packed::{LOOKUP, MatrixShape, Packing, TILE};
+use crate::kernels::packed::{MatrixShape, Packing, TILE};
 use crate::kernels::rows::KV_BLOCK;
 use crate::kernels::spec;
+use crate::kernels::tables::LOOKUP;
 use crate::kv::{self, Codec, StateShape};
 use crate::quant::{Content, Interleave, Layout, Scales};
 

@@ -322,7 +322,8 @@ impl<'a, I: Isa> Timer<'a, I> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kernels::packed::{LOOKUP, Packing};
+    use crate::kernels::packed::Packing;
+    use crate::kernels::tables::LOOKUP;
     use crate::quant::Layout;
     use crate::rng::Rng;
 

@@ -1,17 +1,7 @@
 /** Workers that are attached to queues, as the place of jobs knows them: each gives a sign of life with what its answers depend on. */
 
 import { randomUUID } from "node:crypto";
-import type { JobInfo, Store } from "./store.ts";
-
-/** What answers depend on, in words: `{"context length": 4096}`. Queues are told apart by a hash of it, which says nothing to people. */
-export type Facts = Readonly<Record<string, string | number>>;
-
-export interface Attached {
-  identity: string;
-  /** The model's name. */
-  model: string;
-  facts: Facts;
-}
+import type { Attached, Facts, JobInfo, Store } from "./store.ts";
 
 /** Milliseconds between two signs of life at most, and after which a worker without one counts as gone. */
 const BEAT_MS = 10_000;

@@ -1,10 +1,10 @@
 /** What operators do with jobs: look at them, end them, let them go on, and empty workers. */
 
-import { type Attached, unserved } from "./attached.ts";
+import { unserved } from "./attached.ts";
 import { depthOf } from "./metrics.ts";
 import { withStore } from "./open_store.ts";
 import { addChunks, type ChunkQueue, chunkId, openQueue } from "./queue.ts";
-import { type JobInfo, type JobState, type Place, stateOf } from "./store.ts";
+import { type Attached, type JobInfo, type JobState, type Place, stateOf } from "./store.ts";
 
 /** Chunks that are taken out of a queue at once. */
 const BULK = 500;

@@ -2,9 +2,10 @@
 
 import { Pool, type PoolClient, type QueryResult } from "pg";
 import { type Answered, EngineError, type Line } from "ternlight/batch";
-import { ALIVE_MS, type Attached, LEFT_MS } from "./attached.ts";
+import { ALIVE_MS, LEFT_MS } from "./attached.ts";
 import { answersOf, answersText, linesOf } from "./records.ts";
 import {
+  type Attached,
   type ChunkRef,
   type Chunks,
   isJobId,

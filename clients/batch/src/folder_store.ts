@@ -4,9 +4,9 @@ import { randomBytes } from "node:crypto";
 import { mkdir, open, readdir, readFile, rename, rm, stat, writeFile } from "node:fs/promises";
 import path from "node:path";
 import { EngineError } from "ternlight/batch";
-import { ALIVE_MS, type Attached, LEFT_MS } from "./attached.ts";
+import { ALIVE_MS, LEFT_MS } from "./attached.ts";
 import { exists, INDEX, INFO, JobFolder, LINES, syncFolder } from "./folder.ts";
-import { type Chunks, isJobId, type JobInfo, type JobSettings, type Store } from "./store.ts";
+import { type Attached, type Chunks, isJobId, type JobInfo, type JobSettings, type Store } from "./store.ts";
 
 /** What a submission that was killed leaves is taken away when nothing was written to it for so many milliseconds. */
 const ABANDONED = 86_400_000;

@@ -2,7 +2,6 @@
 
 import { createHash } from "node:crypto";
 import { type Answered, EngineError, type Line } from "ternlight/batch";
-import type { Attached, Facts } from "./attached.ts";
 import { toText } from "./records.ts";
 
 export interface Place {
@@ -10,6 +9,17 @@ export interface Place {
   queue: string;
   /** A folder that all machines see. @default the database of a PostgreSQL queue */
   folder?: string | undefined;
+}
+
+/** What answers depend on, in words: `{"context length": 4096}`. Queues are told apart by a hash of it, which says nothing to people. */
+export type Facts = Readonly<Record<string, string | number>>;
+
+/** A worker that is attached to a queue, and what its answers depend on. */
+export interface Attached {
+  identity: string;
+  /** The model's name. */
+  model: string;
+  facts: Facts;
 }
 
 export interface JobInfo {

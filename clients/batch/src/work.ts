@@ -2,7 +2,7 @@
 
 import { setTimeout } from "node:timers/promises";
 import { type Answered, EngineError, type Line } from "ternlight/batch";
-import { Beat, type Facts } from "./attached.ts";
+import { Beat } from "./attached.ts";
 import { count, noCounts, type WorkCounts, type WorkEvent } from "./counts.ts";
 import { openStore } from "./open_store.ts";
 import {
@@ -15,7 +15,7 @@ import {
   openWorker,
   type Taken,
 } from "./queue.ts";
-import { isJobId, type Job, type Place, type Store, sizeOf } from "./store.ts";
+import { type Facts, isJobId, type Job, type Place, type Store, sizeOf } from "./store.ts";
 
 /** What answers lines: `openAnswerer` of `ternlight/batch` gives one. */
 export interface Answering {

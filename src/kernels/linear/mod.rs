@@ -53,8 +53,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::act::{Act, Precision};
 use super::isa::Isa;
-use super::packed::{B1, B2, B4, B6, Bf16, F16, F32, I8, LOOKUP, Matrix, MatrixShape, Packing, TILE};
-use super::tables::Sums;
+use super::packed::{B1, B2, B4, B6, Bf16, F16, F32, I8, Matrix, MatrixShape, Packing, TILE};
+use super::tables::{LOOKUP, Sums};
 use crate::quant::{Codes, Float, Layout, ScaleType, Scales};
 use crate::team::Columns;
 use dense::{decoded, dense};

@@ -36,7 +36,7 @@ mod tile;
 
 pub use dense::{Bf16, Constants, Dense, F16, F32};
 pub use ints::{B1, B2, B4, B6, I8, Ints, ROW_PLACES};
-pub use shape::{LOOKS_PAIRS_UP, LOOKUP, MatrixShape, Packing, SuperGroup};
+pub use shape::{MatrixShape, Packing, SuperGroup};
 pub use tile::Tile;
 use tile::pack_header;
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::{Line, TILE, five};
 use crate::kernels::isa::Isa;
-use crate::kernels::tables::Sums;
+use crate::kernels::tables::{LOOKS_PAIRS_UP, LOOKUP, Sums};
 use crate::quant::{Codes, Float, Layout, SUPER_BLOCK, ScaleType, Scales};
 
 /// How the elements of a matrix are stored.
@@ -61,12 +61,6 @@ pub struct MatrixShape {
     /// Whether codes lie [five to a byte](five), as those can that [`Self::suits_five`] says it of.
     pub five: bool,
 }
-
-/// Whether kernels of this build look the sums of all codes of 1 and 2 bits up, which is faster without a dot product of bytes.
-pub const LOOKUP: bool = cfg!(all(target_feature = "simd128", not(target_feature = "relaxed-simd")));
-
-/// Whether there are kernels that look sums of 2-bit codes up.
-pub const LOOKS_PAIRS_UP: bool = LOOKUP || cfg!(test);
 
 impl MatrixShape {
     /// Rows of a part.
