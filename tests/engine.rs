@@ -10,7 +10,7 @@ use ternlight::engine::{Event, FinishReason, Request, RequestId, Task};
 use ternlight::error::ErrorKind;
 use ternlight::kv::Codec;
 use ternlight::model::forward::Traced;
-use ternlight::model::{Intake, Loader, Options};
+use ternlight::model::{BackgroundLoader, Loader, Options};
 use ternlight::observe::{Operation, Tally, ValueStats};
 use ternlight::rng::Rng;
 use ternlight::sampling::{Logprobs, Params};
@@ -63,14 +63,14 @@ fn a_load_beside_its_caller_gives_the_same_model() {
         let expected = logits(&mut engine(model, Options::default()), &ids, true).unwrap();
         let load = |threads, chunk: usize, bytes: &[u8]| {
             let loader = Loader::new(files.plan(Options::default())?)?;
-            let mut intake = Intake::new(loader, common::team(threads));
+            let mut loading = BackgroundLoader::new(loader, common::team(threads));
             let mut buffer = vec![0; chunk];
             for (i, part) in bytes.chunks(chunk).enumerate() {
                 buffer.resize(chunk, 0);
                 buffer[..part.len()].copy_from_slice(part);
-                buffer = intake.feed(0, (i * chunk) as u64, buffer, part.len())?;
+                buffer = loading.feed(0, (i * chunk) as u64, buffer, part.len())?;
             }
-            let (model, plan, team, _) = intake.finish()?;
+            let (model, plan, team, _) = loading.finish()?;
             logits(&mut TestEngine::new(model, &plan, team)?, &ids, true)
         };
         for (threads, chunk) in [(1, 1000), (2, 1 << 20), (3, 4001), (3, bytes.len())] {
@@ -94,8 +94,8 @@ fn of_several_errors_the_first_is_told() {
     let mut bytes = files.weights[0].clone();
     bytes[start + len / 3..start + len].fill(0xff);
     for threads in 1..=3 {
-        let mut intake = Intake::new(Loader::new(plan.clone()).unwrap(), common::team(threads));
-        let error = intake.feed(0, 0, bytes.clone(), bytes.len()).and_then(|_| intake.finish().map(|_| ()));
+        let mut loading = BackgroundLoader::new(Loader::new(plan.clone()).unwrap(), common::team(threads));
+        let error = loading.feed(0, 0, bytes.clone(), bytes.len()).and_then(|_| loading.finish().map(|_| ()));
         let error = common::error(error);
         assert_eq!(error.kind, ErrorKind::NonFinite);
         assert_eq!(error.place.tensor, Some(table.tensor.name.clone()));
@@ -112,14 +112,14 @@ fn a_load_that_fails_says_so_once_and_stays_failed() {
     let mut bytes = files.weights[0].clone();
     bytes[start + len / 3..start + len / 3 + 100].fill(0xff);
     for threads in 1..=3 {
-        let mut intake = Intake::new(Loader::new(plan.clone()).unwrap(), common::team(threads));
-        let mut feed = |at: usize, part: &[u8]| intake.feed(0, at as u64, part.to_vec(), part.len());
+        let mut loading = BackgroundLoader::new(Loader::new(plan.clone()).unwrap(), common::team(threads));
+        let mut feed = |at: usize, part: &[u8]| loading.feed(0, at as u64, part.to_vec(), part.len());
         let first = (0..).step_by(997).zip(bytes.chunks(997)).find_map(|(at, part)| feed(at, part).err());
-        let error = first.or_else(|| intake.loader().err()).unwrap();
+        let error = first.or_else(|| loading.loader().err()).unwrap();
         assert_eq!((error.kind, error.place.tensor.clone()), (ErrorKind::NonFinite, Some(table.tensor.name.clone())));
-        let next = common::error(intake.feed(0, 0, Vec::new(), 0));
+        let next = common::error(loading.feed(0, 0, Vec::new(), 0));
         assert_eq!(next.kind, ErrorKind::InvalidArgument);
-        assert_eq!(common::error(intake.finish().map(|_| ())).kind, ErrorKind::InvalidArgument);
+        assert_eq!(common::error(loading.finish().map(|_| ())).kind, ErrorKind::InvalidArgument);
     }
 }
 

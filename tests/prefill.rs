@@ -8,7 +8,7 @@ use ternlight::engine::{Event, Request, SessionId, Task};
 use ternlight::error::{Error, ErrorKind, Result};
 use ternlight::kernels::rows::KV_BLOCK;
 use ternlight::kv::Codec;
-use ternlight::model::{Begun, Intake, Loader, Options, Plan};
+use ternlight::model::{BackgroundLoader, EarlyPrefill, Loader, Options, Plan};
 use ternlight::rng::Rng;
 use ternlight::sampling::Params;
 
@@ -57,23 +57,23 @@ fn plan(files: &Files, options: Options) -> Plan {
 }
 
 /// Loads with a prompt. In a team of one an operation of it runs behind each part, as far as there is one.
-fn intake(plan: Plan, threads: usize, parts: Parts, ids: &[u32]) -> Result<Intake> {
-    let mut intake = Intake::new(Loader::new(plan)?, common::team(threads));
-    intake.prefill(ids.to_vec())?;
+fn fed(plan: Plan, threads: usize, parts: Parts, ids: &[u32]) -> Result<BackgroundLoader> {
+    let mut loading = BackgroundLoader::new(Loader::new(plan)?, common::team(threads));
+    loading.prefill(ids.to_vec())?;
     for (file, offset, bytes) in parts {
         let len = bytes.len();
-        intake.feed(file, offset, bytes, len)?;
-        while threads == 1 && intake.advance()? {}
+        loading.feed(file, offset, bytes, len)?;
+        while threads == 1 && loading.advance()? {}
     }
-    Ok(intake)
+    Ok(loading)
 }
 
 /// The engine, and the layers that were computed during the load.
 fn engine(plan: Plan, threads: usize, parts: Parts, ids: &[u32]) -> (TestEngine, usize) {
-    let (model, plan, team, begun) = intake(plan, threads, parts, ids).unwrap().finish().unwrap();
-    let begun: Begun = begun.expect("a prompt");
-    let layers = begun.prefill.layers();
-    (TestEngine::begun(model, &plan, team, begun), layers)
+    let (model, plan, team, early) = fed(plan, threads, parts, ids).unwrap().finish().unwrap();
+    let early: EarlyPrefill = early.expect("a prompt");
+    let layers = early.prefill.layers();
+    (TestEngine::with_prefill(model, &plan, team, early), layers)
 }
 
 /// What a generation from these ids gives, and all that its session holds then; how many tokens it did not compute.
@@ -237,7 +237,7 @@ fn a_load_that_is_dropped_leaves_nothing_running() {
             let plan = plan(&files, options());
             let all = parts(&files, &plan, 100_000);
             let count = all.len() * kept / 11;
-            drop(intake(plan, threads, all.into_iter().take(count).collect(), &prompt(TOKENS, 7)).unwrap());
+            drop(fed(plan, threads, all.into_iter().take(count).collect(), &prompt(TOKENS, 7)).unwrap());
         }
     }
 }
@@ -248,14 +248,14 @@ fn what_is_no_prompt_is_refused() {
     let refused = |ids: &[u32]| -> Error {
         let plan = plan(&files, options());
         let all = parts(&files, &plan, 1 << 20);
-        let mut intake = Intake::new(Loader::new(plan).unwrap(), common::team(2));
-        let error = common::error(intake.prefill(ids.to_vec()));
+        let mut loading = BackgroundLoader::new(Loader::new(plan).unwrap(), common::team(2));
+        let error = common::error(loading.prefill(ids.to_vec()));
         // The load goes on without.
         for (file, offset, bytes) in all {
             let len = bytes.len();
-            intake.feed(file, offset, bytes, len).unwrap();
+            loading.feed(file, offset, bytes, len).unwrap();
         }
-        assert!(intake.finish().unwrap().3.is_none());
+        assert!(loading.finish().unwrap().3.is_none());
         error
     };
     let errors = [refused(&[]), refused(&[1, 2, 512]), refused(&prompt(TOKENS + 1, 1))];
@@ -281,14 +281,14 @@ fn the_plan_counts_it() {
 fn waiting(files: &Files, ids: &[u32]) -> TestEngine {
     let plan = plan(files, options());
     let bytes = shuffled(parts(files, &plan, 1000), 9);
-    let mut intake = Intake::new(Loader::new(plan).unwrap(), common::team(1));
-    intake.prefill(ids.to_vec()).unwrap();
+    let mut loading = BackgroundLoader::new(Loader::new(plan).unwrap(), common::team(1));
+    loading.prefill(ids.to_vec()).unwrap();
     for (file, offset, bytes) in bytes {
         let len = bytes.len();
-        intake.feed(file, offset, bytes, len).unwrap();
+        loading.feed(file, offset, bytes, len).unwrap();
     }
-    let (model, plan, team, begun) = intake.finish().unwrap();
-    TestEngine::begun(model, &plan, team, begun.unwrap())
+    let (model, plan, team, early) = loading.finish().unwrap();
+    TestEngine::with_prefill(model, &plan, team, early.unwrap())
 }
 
 fn generate(engine: &mut TestEngine, ids: &[u32]) -> SessionId {
@@ -303,13 +303,13 @@ fn a_request_that_begins_otherwise_ends_it() {
     let ids = prompt(TOKENS, 8);
     let other = prompt(TOKENS, 9);
     let mut engine = waiting(&files, &ids);
-    assert!(engine.busy() && engine.prefilled() == Some(0));
+    assert!(engine.busy() && engine.prefilled_layers() == Some(0));
     // In the middle of it.
     for _ in 0..7 {
         assert_eq!(engine.step(&mut || true).unwrap(), []);
     }
     let session = generate(&mut engine, &other);
-    assert_eq!(engine.prefilled(), None);
+    assert_eq!(engine.prefilled_layers(), None);
     run(&mut engine, |_| {}).unwrap();
     engine.close(session);
     let status = engine.status();
@@ -326,7 +326,7 @@ fn requests_that_begin_alike_wait_for_it() {
     let mut engine = waiting(&files, &ids);
     let first = generate(&mut engine, &longer);
     let second = generate(&mut engine, &ids);
-    assert_eq!(engine.prefilled(), Some(0));
+    assert_eq!(engine.prefilled_layers(), Some(0));
     let mut cached = Vec::new();
     run(&mut engine, |event| {
         if let Event::Prompt { cached: found, .. } = event {
@@ -356,7 +356,7 @@ fn a_complete_prompt_waits_for_its_request_and_gives_way_to_others() {
     let complete = |engine: &mut TestEngine| {
         engine.prefill(&plan, ids.clone()).unwrap();
         run(engine, |_| {}).unwrap();
-        assert!(!engine.busy() && engine.prefilled().is_none());
+        assert!(!engine.busy() && engine.prefilled_layers().is_none());
         assert_eq!(engine.status().used_tokens, 3 * KV_BLOCK);
     };
     complete(&mut engine);

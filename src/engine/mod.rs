@@ -69,7 +69,7 @@ use crate::observe::{Operation, Tally};
 use crate::team::Team;
 use active::{Outcome, RunningRequest};
 use kept::{Kept, STRIDE};
-use prefill::Expected;
+use prefill::PrefilledPrompt;
 use scheduler::Limits;
 use session::Session;
 
@@ -106,7 +106,7 @@ pub struct Engine<I: Isa> {
     /// Whether every logit is computed where one would do, because the host looks at them.
     watched: bool,
     /// A prompt that is computed before it is asked for.
-    expected: Option<Expected>,
+    prefilled: Option<PrefilledPrompt>,
     next: u32,
     steps: u64,
     /// See [`scheduler::Queue::turn`].
@@ -141,7 +141,7 @@ impl<I: Isa> Engine<I> {
             served: Vec::new(),
             traced: false,
             watched: false,
-            expected: None,
+            prefilled: None,
             next: 0,
             steps: 0,
             turn: 1,
@@ -224,7 +224,7 @@ impl<I: Isa> Engine<I> {
         }
         let number = RequestId(self.fresh());
         self.requests.insert(number, active);
-        self.meet(id, number);
+        self.adopt_prefill(id, number);
         Ok(number)
     }
 
@@ -269,7 +269,7 @@ impl<I: Isa> Engine<I> {
     pub fn busy(&self) -> bool {
         // A part that follows has passes without requests.
         self.running.as_ref().is_some_and(Vec::is_empty)
-            || self.expects()
+            || self.is_prefilling()
             || self.requests.values().any(|request| !request.is_paused() && !request.awaits_logits())
     }
 
@@ -289,7 +289,7 @@ impl<I: Isa> Engine<I> {
         self.team.check()?;
         let mut events = Vec::new();
         if self.running.is_none() {
-            if !self.compute_expected(after) || !self.start() {
+            if !self.run_prefill(after) || !self.start() {
                 return Ok(events);
             }
             after(Operation::Schedule, self.forward.tally);

@@ -8,24 +8,24 @@ use super::{Engine, RequestId, SessionId};
 use crate::error::Result;
 use crate::kernels::isa::{Active, Isa};
 use crate::model::forward::Prefill;
-use crate::model::{Begun, Model, Plan};
+use crate::model::{EarlyPrefill, Model, Plan};
 use crate::observe::{Operation, Tally};
 use crate::team::Team;
 
 /// The prompt, and how far it is.
-pub(super) struct Expected {
+pub(super) struct PrefilledPrompt {
     /// Holds its tokens; their keys and values once they are complete.
     session: SessionId,
     /// `None` once it is complete.
-    under_way: Option<Prefill>,
+    running: Option<Prefill>,
 }
 
 impl Engine<Active> {
-    /// An engine that goes on with a prompt that was begun during the load.
-    pub fn begun(model: Model, plan: &Plan, team: Team, begun: Begun) -> Self {
-        let Begun { cache, forward, prefill } = begun;
+    /// An engine that goes on with a prompt that the load has begun.
+    pub fn with_prefill(model: Model, plan: &Plan, team: Team, early: EarlyPrefill) -> Self {
+        let EarlyPrefill { cache, forward, prefill } = early;
         let mut engine = Self::with(model, plan, team, cache, forward);
-        engine.expect(prefill);
+        engine.start_prefill(prefill);
         engine
     }
 }
@@ -36,41 +36,41 @@ impl<I: Isa> Engine<I> {
     /// # Errors
     /// As [`Prefill::new`].
     pub fn prefill(&mut self, plan: &Plan, tokens: Vec<u32>) -> Result<()> {
-        self.forget_expected();
+        self.drop_prefill();
         if self.cache.has_states() {
             self.free_state();
         }
         let prefill = Prefill::new(plan, &mut self.cache, tokens)?;
-        self.expect(prefill);
+        self.start_prefill(prefill);
         Ok(())
     }
 
     /// Layers that the prompt has behind it, while it is under way.
-    pub fn prefilled(&self) -> Option<usize> {
-        Some(self.expected.as_ref()?.under_way.as_ref()?.layers())
+    pub fn prefilled_layers(&self) -> Option<usize> {
+        Some(self.prefilled.as_ref()?.running.as_ref()?.layers())
     }
 
-    fn expect(&mut self, prefill: Prefill) {
+    fn start_prefill(&mut self, prefill: Prefill) {
         let session = self.insert(prefill.tokens.clone(), 0, prefill.table, AdapterSet::new());
-        self.expected = Some(Expected { session, under_way: Some(prefill) });
+        self.prefilled = Some(PrefilledPrompt { session, running: Some(prefill) });
     }
 
     /// Whether a prompt is under way.
-    pub(super) fn expects(&self) -> bool {
-        self.expected.as_ref().is_some_and(|expected| expected.under_way.is_some())
+    pub(super) fn is_prefilling(&self) -> bool {
+        self.prefilled.as_ref().is_some_and(|prompt| prompt.running.is_some())
     }
 
     /// Goes on with the prompt, if one is under way, until it is complete; returns `false` where time was up before.
-    pub(super) fn compute_expected(&mut self, after: &mut dyn FnMut(Operation, Tally) -> bool) -> bool {
-        let Self { expected, forward, team, model, cache, .. } = self;
-        let Some(Expected { session, under_way: Some(prefill) }) = expected else { return true };
+    pub(super) fn run_prefill(&mut self, after: &mut dyn FnMut(Operation, Tally) -> bool) -> bool {
+        let Self { prefilled, forward, team, model, cache, .. } = self;
+        let Some(PrefilledPrompt { session, running: Some(prefill) }) = prefilled else { return true };
         while let Some(operation) = prefill.advance(forward, team, model, cache) {
             if after(operation, forward.tally) {
                 return false;
             }
         }
         let (id, count) = (*session, prefill.computed());
-        *expected = Some(Expected { session: id, under_way: None });
+        *prefilled = Some(PrefilledPrompt { session: id, running: None });
         if let Some(session) = self.sessions.get_mut(&id) {
             session.cached = count;
             session.used = self.steps;
@@ -78,21 +78,21 @@ impl<I: Isa> Engine<I> {
         }
         let waiting: Vec<_> = self.requests.iter().map(|(&request, active)| (active.session, request)).collect();
         for (session, request) in waiting {
-            self.meet(session, request);
+            self.adopt_prefill(session, request);
         }
         true
     }
 
     /// What a new request means for the prompt: it takes it over once it is complete, or ends it.
-    pub(super) fn meet(&mut self, id: SessionId, request: RequestId) {
-        let Some(Expected { session, under_way }) = &self.expected else { return };
+    pub(super) fn adopt_prefill(&mut self, id: SessionId, request: RequestId) {
+        let Some(PrefilledPrompt { session, running }) = &self.prefilled else { return };
         let (Some(ours), Some(theirs)) = (self.sessions.get(session), self.sessions.get(&id)) else { return };
         let pairs = ours.tokens.iter().zip(&theirs.tokens);
         let same = pairs.take_while(|(ours, theirs)| ours == theirs).count();
         let alike = 2 * same >= ours.tokens.len() && theirs.adapters.is_empty();
-        if under_way.is_some() {
+        if running.is_some() {
             if !alike {
-                self.forget_expected();
+                self.drop_prefill();
             }
             return;
         }
@@ -112,12 +112,12 @@ impl<I: Isa> Engine<I> {
             if let Some(theirs) = self.sessions.get_mut(&id) {
                 theirs.cached = positions;
             }
-            self.forget_expected();
+            self.drop_prefill();
         }
     }
 
-    fn forget_expected(&mut self) {
-        if let Some(Expected { session, .. }) = self.expected.take() {
+    fn drop_prefill(&mut self) {
+        if let Some(PrefilledPrompt { session, .. }) = self.prefilled.take() {
             self.close(session);
         }
     }

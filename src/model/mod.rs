@@ -37,7 +37,7 @@ pub mod weights;
 pub use adapter::Adapter;
 pub use checkpoint::Checkpoint;
 pub use config::Config;
-pub use load::{Begun, Intake, Loader};
+pub use load::{BackgroundLoader, EarlyPrefill, Loader};
 pub use options::{Activations, Options, Scheduling};
 pub use plan::Plan;
 pub use weights::Model;

@@ -18,7 +18,7 @@ use crate::kernels::packed::{MatrixShape, Packing};
 use crate::model::describe::Description;
 use crate::model::forward::Traced;
 use crate::model::tune::{self, Choice};
-use crate::model::{Adapter, Begun, Config, Model, Plan};
+use crate::model::{Adapter, Config, EarlyPrefill, Model, Plan};
 use crate::observe::{Operation, Tally, ValueStats};
 use crate::quant::{Layout, Scales};
 use crate::sampling::{Lists, Params, flat};
@@ -63,10 +63,16 @@ pub struct Engine {
 type Profile = [[f64; 4]; Operation::NAMES.len()];
 
 impl Engine {
-    pub(super) fn new(format: Format, model: Model, plan: Plan, team: Team, begun: Option<Begun>) -> Result<Self> {
-        let engine = match begun {
+    pub(super) fn new(
+        format: Format,
+        model: Model,
+        plan: Plan,
+        team: Team,
+        early: Option<EarlyPrefill>,
+    ) -> Result<Self> {
+        let engine = match early {
             None => engine::Engine::new(model, &plan, team)?,
-            Some(begun) => engine::Engine::begun(model, &plan, team, begun),
+            Some(early) => engine::Engine::with_prefill(model, &plan, team, early),
         };
         Ok(Self { engine, format, plan, profile: None })
     }
@@ -217,7 +223,7 @@ impl Engine {
 
     /// Goes on with the prompt that the load began, or begins with this one. Returns the layers that it has behind it.
     pub fn prefill(&mut self, tokens: Vec<u32>) -> Js<usize> {
-        match self.engine.prefilled() {
+        match self.engine.prefilled_layers() {
             Some(layers) => Ok(layers),
             None => self.engine.prefill(&self.plan, tokens).map(|()| 0).map_err(thrown),
         }

@@ -13,13 +13,13 @@ use crate::kernels::isa::Active;
 use crate::kernels::linear;
 use crate::model::describe::Description;
 use crate::model::plan::{Memory, Plan};
-use crate::model::{self, Intake, tune};
+use crate::model::{self, BackgroundLoader, tune};
 
 /// A load under way. The order of calls is: `decide` with the bytes of the probes, `reserve`, `feed` for every range, `finish`.
 #[wasm_bindgen]
 pub struct Loader {
     format: Format,
-    stage: Stage,
+    state: LoadState,
     /// The buffer into which JavaScript copies the bytes of a chunk.
     chunk: Vec<u8>,
 }
@@ -41,9 +41,9 @@ fn grow(bytes: u64) -> Js<()> {
 /// Bytes by which the memory grows at once: one allocation cannot have half of what 32 bits address.
 const GROWTH: u64 = 1 << 30;
 
-enum Stage {
+enum LoadState {
     Planned(Box<Plan>),
-    Loading(Intake),
+    Loading(BackgroundLoader),
     /// The memory could not be reserved.
     Failed,
 }
@@ -54,31 +54,31 @@ impl Loader {
     pub fn new(checkpoint: &Checkpoint, settings: JsValue) -> Js<Loader> {
         let checkpoint = checkpoint.inner();
         let plan = checkpoint.plan(from_js(settings)?).map_err(thrown)?;
-        Ok(Self { format: checkpoint.format(), stage: Stage::Planned(Box::new(plan)), chunk: Vec::new() })
+        Ok(Self { format: checkpoint.format(), state: LoadState::Planned(Box::new(plan)), chunk: Vec::new() })
     }
 
     /// Ranges `{ file, offset, length }` that must be read before anything is reserved; often none.
     pub fn probes(&self) -> Js<JsValue> {
-        let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
+        let LoadState::Planned(plan) = &self.state else { return Err(out_of_order()) };
         ranges(plan.probes().iter().map(|probe| probe.range))
     }
 
     /// The bytes of the probes, as Uint8Arrays in their order.
     pub fn decide(&mut self, rows: Array) -> Js<()> {
-        let Stage::Planned(plan) = &mut self.stage else { return Err(out_of_order()) };
+        let LoadState::Planned(plan) = &mut self.state else { return Err(out_of_order()) };
         decide(plan, &rows)
     }
 
     /// Bytes that the model will take: `{ weights, kv, states, scratch, total }`; `states` is 0 unless the model is a hybrid.
     pub fn memory(&self) -> Js<JsValue> {
-        let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
+        let LoadState::Planned(plan) = &self.state else { return Err(out_of_order()) };
         to_js(&plan.memory())
     }
 
     /// What [`Self::memory`] would be with other settings for the context, the cache and the batches.
     #[wasm_bindgen(js_name = memoryWith)]
     pub fn memory_with(&self, settings: JsValue) -> Js<JsValue> {
-        let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
+        let LoadState::Planned(plan) = &self.state else { return Err(out_of_order()) };
         to_js(&plan.memory_with(&from_js(settings)?).map_err(thrown)?)
     }
 
@@ -86,7 +86,7 @@ impl Loader {
     /// prompt to be computed while they come; often none.
     #[wasm_bindgen(js_name = expectPrefill)]
     pub fn expect_prefill(&mut self, tokens: usize) -> Option<String> {
-        let Stage::Planned(plan) = &mut self.stage else { return None };
+        let LoadState::Planned(plan) = &mut self.state else { return None };
         plan.expect_prefill(tokens);
         plan.late().map(|tensor| tensor.name.clone())
     }
@@ -94,13 +94,13 @@ impl Loader {
     /// The longest context that the model was trained for, in tokens.
     #[wasm_bindgen(js_name = trainedContext)]
     pub fn trained_context(&self) -> Js<usize> {
-        let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
+        let LoadState::Planned(plan) = &self.state else { return Err(out_of_order()) };
         Ok(plan.config.context)
     }
 
     /// The weights' ranges `{ file, offset, length }`, in file order or in order of execution.
     pub fn ranges(&self, by_stage: bool) -> Js<JsValue> {
-        let Stage::Planned(plan) = &self.stage else { return Err(out_of_order()) };
+        let LoadState::Planned(plan) = &self.state else { return Err(out_of_order()) };
         ranges(if by_stage { plan.ranges_by_stage() } else { plan.ranges() }.into_iter())
     }
 
@@ -108,10 +108,10 @@ impl Loader {
     /// `threads` counts the caller. Where the options leave open how ternary codes are packed, `five` says what an earlier load measured:
     /// whether five to a byte were no slower.
     pub fn reserve(&mut self, survey: bool, threads: usize, five: Option<bool>) -> Js<()> {
-        let mut plan = match std::mem::replace(&mut self.stage, Stage::Failed) {
-            Stage::Planned(plan) => plan,
+        let mut plan = match std::mem::replace(&mut self.state, LoadState::Failed) {
+            LoadState::Planned(plan) => plan,
             other => {
-                self.stage = other;
+                self.state = other;
                 return Err(out_of_order());
             }
         };
@@ -125,7 +125,7 @@ impl Loader {
             (team, model::Loader::new(*plan))
         };
         let loader = loader.map_err(thrown)?;
-        self.stage = Stage::Loading(Intake::new(loader, team));
+        self.state = LoadState::Loading(BackgroundLoader::new(loader, team));
         Ok(())
     }
 
@@ -139,52 +139,52 @@ impl Loader {
     /// what is wrong with them is thrown by a later call.
     pub fn feed(&mut self, file: usize, offset: f64, length: usize) -> Js<()> {
         let offset = exact(offset)?;
-        let Stage::Loading(intake) = &mut self.stage else { return Err(out_of_order()) };
+        let LoadState::Loading(loading) = &mut self.state else { return Err(out_of_order()) };
         if length > self.chunk.len() {
             return Err(out_of_order());
         }
         let chunk = std::mem::take(&mut self.chunk);
-        self.chunk = intake.feed(file, offset, chunk, length).map_err(thrown)?;
+        self.chunk = loading.feed(file, offset, chunk, length).map_err(thrown)?;
         Ok(())
     }
 
     /// Computes the keys and values of a prompt from now on, as far as the layers have come: beside the caller, or without threads in
     /// [`Self::advance`].
     pub fn prefill(&mut self, tokens: Vec<u32>) -> Js<()> {
-        let Stage::Loading(intake) = &mut self.stage else { return Err(out_of_order()) };
-        intake.prefill(tokens).map_err(thrown)
+        let LoadState::Loading(loading) = &mut self.state else { return Err(out_of_order()) };
+        loading.prefill(tokens).map_err(thrown)
     }
 
     /// Runs one operation of the prompt. Returns whether the weights for another one may have come.
     pub fn advance(&mut self) -> Js<bool> {
-        let Stage::Loading(intake) = &mut self.stage else { return Err(out_of_order()) };
-        intake.advance().map_err(thrown)
+        let LoadState::Loading(loading) = &mut self.state else { return Err(out_of_order()) };
+        loading.advance().map_err(thrown)
     }
 
     /// Returns when all that was fed is packed.
     pub fn settle(&mut self) -> Js<()> {
-        let Stage::Loading(intake) = &mut self.stage else { return Err(out_of_order()) };
-        intake.loader().map(drop).map_err(thrown)
+        let LoadState::Loading(loading) = &mut self.state else { return Err(out_of_order()) };
+        loading.loader().map(drop).map_err(thrown)
     }
 
     /// What a survey found: a `Description` with zero shares.
     pub fn describe(&mut self) -> Js<JsValue> {
-        match &mut self.stage {
-            Stage::Planned(plan) => to_js(&Description::new(self.format, plan, None, &LiteMap::new())),
-            Stage::Loading(intake) => {
-                let loader = intake.loader().map_err(thrown)?;
+        match &mut self.state {
+            LoadState::Planned(plan) => to_js(&Description::new(self.format, plan, None, &LiteMap::new())),
+            LoadState::Loading(loading) => {
+                let loader = loading.loader().map_err(thrown)?;
                 let zeros = loader.zero_shares().map_err(thrown)?;
                 to_js(&Description::new(self.format, loader.plan(), loader.precision(), &zeros))
             }
-            Stage::Failed => Err(out_of_order()),
+            LoadState::Failed => Err(out_of_order()),
         }
     }
 
     /// The engine, once everything has come.
     pub fn finish(self) -> Js<Engine> {
-        let Stage::Loading(intake) = self.stage else { return Err(out_of_order()) };
+        let LoadState::Loading(loading) = self.state else { return Err(out_of_order()) };
         drop(self.chunk);
-        let (model, plan, team, begun) = intake.finish().map_err(thrown)?;
-        Engine::new(self.format, model, plan, team, begun).map_err(thrown)
+        let (model, plan, team, early) = loading.finish().map_err(thrown)?;
+        Engine::new(self.format, model, plan, team, early).map_err(thrown)
     }
 }

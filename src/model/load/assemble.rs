@@ -1,4 +1,4 @@
-//! From filled sinks to a model.
+//! From filled sinks to a model, stage by stage.
 
 use litemap::LiteMap;
 
@@ -13,31 +13,32 @@ use crate::model::plan::Plan;
 use crate::model::weights::{DeltaNet, InputRotation, Layer, Linear, Model, Mtp, Projection, precision};
 use crate::quant::{Float, Layout};
 
-pub(super) struct Assembly<'a> {
+/// Makes weights of the tensors of one stage.
+pub(super) struct Assembler<'a> {
     pub plan: &'a Plan,
     pub items: LiteMap<Slot, Sink>,
 }
 
 /// The beginning of a model: all that comes before the layers, and some layers.
 #[derive(Debug)]
-pub(super) struct Front {
+pub(super) struct PartialModel {
     /// Without the output norm and a head of its own.
     pub model: Model,
 }
 
-impl Front {
+impl PartialModel {
     /// Adds the next layer. Returns whether the layers before it round their inputs otherwise from now on.
-    pub fn push(&mut self, mut part: Assembly) -> Result<bool> {
+    pub fn push_layer(&mut self, mut assembler: Assembler) -> Result<bool> {
         let asked = self.model.config.training;
         let before = asked.of(self.model.single);
-        self.model.single &= part.single();
+        self.model.single &= assembler.single();
         let training = asked.of(self.model.single);
         let changed = training != before && !self.model.layers.is_empty();
         if changed {
             self.model.layers.iter_mut().for_each(|layer| layer.round(training));
         }
         let number = self.model.layers.len();
-        let layer = part.layer(self.model.part.start + number, training)?;
+        let layer = assembler.layer(self.model.part.start + number, training)?;
         let layer = self.numbered(layer);
         self.model.layers.push(layer);
         Ok(changed)
@@ -53,26 +54,26 @@ impl Front {
     }
 
     /// Adds the MTP head.
-    pub fn push_mtp(&mut self, mut part: Assembly, number: usize) -> Result<()> {
+    pub fn push_mtp(&mut self, mut assembler: Assembler, number: usize) -> Result<()> {
         // Whatever the layers are, its weights are rounded as those of a model that was trained with floats.
         let training = self.model.config.training.of(false);
         let slot = |part| Slot::layer(number, part);
         let mtp = Mtp {
-            token_norm: part.gain(slot(Part::MtpTokenNorm)),
-            state_norm: part.gain(slot(Part::MtpStateNorm)),
-            fc: part.linear(number, &[Part::MtpFc], training)?,
-            norm: part.optional_gain(slot(Part::MtpNorm)),
-            layer: part.layer(number, training)?,
+            token_norm: assembler.gain(slot(Part::MtpTokenNorm)),
+            state_norm: assembler.gain(slot(Part::MtpStateNorm)),
+            fc: assembler.linear(number, &[Part::MtpFc], training)?,
+            norm: assembler.optional_gain(slot(Part::MtpNorm)),
+            layer: assembler.layer(number, training)?,
         };
         self.model.mtp = Some(Box::new(mtp));
         Ok(())
     }
 }
 
-impl Assembly<'_> {
+impl Assembler<'_> {
     /// The whole model, of which everything before the head is assembled.
-    pub fn model(mut self, front: Front) -> Result<Model> {
-        let mut model = front.model;
+    pub fn complete(mut self, partial: PartialModel) -> Result<Model> {
+        let mut model = partial.model;
         // The head is no BitNet layer: training leaves it as it is, unless it is packed like one.
         let packed = |sink: &Sink| sink.reading == Reading::HfPacked;
         let head_training = match self.items.get(&Slot::new(Part::Output)).is_some_and(packed) {
@@ -94,7 +95,7 @@ impl Assembly<'_> {
     }
 
     /// What comes before the layers.
-    pub fn front(&mut self) -> Result<Front> {
+    pub fn before_layers(&mut self) -> Result<PartialModel> {
         let config = self.plan.config.clone();
         let factors = self.frequency_factors()?;
         let part = self.plan.layers();
@@ -118,7 +119,7 @@ impl Assembly<'_> {
             frequencies: config.rope.frequencies(factors.as_deref()),
             config,
         };
-        Ok(Front { model })
+        Ok(PartialModel { model })
     }
 
     fn layer(&mut self, layer: usize, training: Training) -> Result<Layer> {

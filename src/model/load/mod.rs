@@ -30,9 +30,9 @@
 //! ```
 
 mod assemble;
-mod begun;
+mod background;
 pub mod decode;
-mod intake;
+mod early_prefill;
 mod units;
 
 use std::ops::Range;
@@ -50,10 +50,10 @@ use crate::kernels::act::Precision;
 use crate::kernels::packed::{Matrix, MatrixShape, TILE};
 use crate::quant::{Content, Float};
 use crate::team::Team;
-use assemble::{Assembly, Front};
-pub use begun::Begun;
+use assemble::{Assembler, PartialModel};
+pub use background::BackgroundLoader;
 use decode::{finite, finite_scale};
-pub use intake::Intake;
+pub use early_prefill::EarlyPrefill;
 use units::Units;
 
 /// Takes the bytes of a plan's ranges in any order and packs the weights.
@@ -62,18 +62,18 @@ pub struct Loader {
     plan: Plan,
     /// One for each tensor, in file order.
     sinks: Vec<Sink>,
-    /// What [`Self::take_up`] has made of others.
-    front: Option<Front>,
+    /// What [`Self::assemble_next`] has made of others.
+    partial: Option<PartialModel>,
 }
 
-/// What [`Loader::take_up`] found.
+/// What [`Loader::assemble_next`] did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TakenUp {
-    /// The next part has not come in full, or there is none.
+pub enum Assembled {
+    /// The next stage has not come in full, or there is none.
     Nothing,
-    Part,
-    /// A layer, which shows that the layers before it round their inputs otherwise than was assumed.
-    Rounded,
+    Stage,
+    /// It assembled a layer, which shows that the layers before it round their inputs otherwise than was assumed.
+    RoundingChanged,
 }
 
 #[derive(Debug)]
@@ -88,7 +88,7 @@ struct Sink {
     /// Bytes behind the last unit: the scale of an I2_S tensor.
     tail: Range<u64>,
     done: Vec<bool>,
-    staged: LiteMap<usize, Staged>,
+    staged: LiteMap<usize, StagingBuffer>,
 }
 
 #[derive(Debug)]
@@ -104,7 +104,7 @@ enum Kind {
 
 /// A unit of which some bytes have come.
 #[derive(Debug)]
-struct Staged {
+struct StagingBuffer {
     bytes: Vec<u8>,
     /// The spans that have come, in order, none touching another.
     have: Vec<Range<usize>>,
@@ -126,7 +126,7 @@ impl Loader {
             sinks.push(Sink::new(index, item).map_err(|error| error.tensor(&item.tensor.name))?);
         }
         sinks.sort_by_key(|sink| (sink.tensor.file, sink.tensor.offset));
-        Ok(Self { plan, sinks, front: None })
+        Ok(Self { plan, sinks, partial: None })
     }
 
     /// The weights, in file order.
@@ -149,7 +149,7 @@ impl Loader {
             sinks.push(Sink::with_kind(index, item, Kind::Survey { zeros: 0 })?);
         }
         sinks.sort_by_key(|sink| (sink.tensor.file, sink.tensor.offset));
-        Ok(Self { plan, sinks, front: None })
+        Ok(Self { plan, sinks, partial: None })
     }
 
     /// The share of zeros of each matrix, once a survey has seen everything.
@@ -193,26 +193,28 @@ impl Loader {
         Ok(())
     }
 
-    /// Takes up the next part of the model, in order of execution, once all of its bytes have come: what comes before the layers, then a
-    /// layer each time.
+    /// Assembles the next stage of the model, in order of execution, once all of its bytes have come: what comes before the layers, then
+    /// a layer each time.
     ///
     /// # Errors
     /// As [`Self::finish`].
-    pub fn take_up(&mut self) -> Result<TakenUp> {
+    pub fn assemble_next(&mut self) -> Result<Assembled> {
         let layers = self.plan.layers();
-        let stage = self.front.as_ref().map_or(0, |front| layers.start + front.model.layers.len() + 1);
+        let stage = self.partial.as_ref().map_or(0, |partial| layers.start + partial.model.layers.len() + 1);
         let waits = |sink: &Sink| self.stage(sink) == stage && sink.check_done().is_err();
         if stage > layers.end || self.sinks.iter().any(waits) {
-            return Ok(TakenUp::Nothing);
+            return Ok(Assembled::Nothing);
         }
         let items = self.take_stage(stage);
-        let mut part = Assembly { plan: &self.plan, items };
-        match &mut self.front {
+        let mut assembler = Assembler { plan: &self.plan, items };
+        match &mut self.partial {
             None => {
-                self.front = Some(part.front()?);
-                Ok(TakenUp::Part)
+                self.partial = Some(assembler.before_layers()?);
+                Ok(Assembled::Stage)
             }
-            Some(front) => Ok(if front.push(part)? { TakenUp::Rounded } else { TakenUp::Part }),
+            Some(partial) => {
+                Ok(if partial.push_layer(assembler)? { Assembled::RoundingChanged } else { Assembled::Stage })
+            }
         }
     }
 
@@ -233,9 +235,9 @@ impl Loader {
         items
     }
 
-    /// The parts that were taken up: a model without the layers that follow, output norm and head.
-    pub fn front(&self) -> Option<&Model> {
-        self.front.as_ref().map(|front| &front.model)
+    /// The stages that are assembled: a model without the layers that follow, output norm and head.
+    pub fn partial_model(&self) -> Option<&Model> {
+        self.partial.as_ref().map(|partial| &partial.model)
     }
 
     /// The plan by which it loads.
@@ -253,27 +255,27 @@ impl Loader {
     /// # Errors
     /// [`ErrorKind::Truncated`] with the first tensor of which bytes are missing; an error with a tensor whose scales the model cannot have.
     pub fn finish(self) -> Result<(Model, Plan)> {
-        self.assemble().map(|(model, plan, _)| (model, plan))
+        self.assemble_all().map(|(model, plan, _)| (model, plan))
     }
 
-    /// As [`Self::finish`]; says too whether layers that were taken up before round their inputs otherwise than was assumed.
-    fn assemble(mut self) -> Result<(Model, Plan, bool)> {
+    /// As [`Self::finish`]; says too whether layers that were assembled before round their inputs otherwise than was assumed.
+    fn assemble_all(mut self) -> Result<(Model, Plan, bool)> {
         self.sinks.iter().try_for_each(Sink::check_done)?;
-        let mut rounded = false;
+        let mut rounding_changed = false;
         loop {
-            match self.take_up()? {
-                TakenUp::Nothing => break,
-                found => rounded |= found == TakenUp::Rounded,
+            match self.assemble_next()? {
+                Assembled::Nothing => break,
+                assembled => rounding_changed |= assembled == Assembled::RoundingChanged,
             }
         }
-        let mut front = self.front.take().expect("what comes before the layers has come");
+        let mut partial = self.partial.take().expect("what comes before the layers has come");
         if let Some(layer) = self.plan.config.mtp_layer().filter(|_| self.plan.layers().start == 0) {
             let items = self.take_stage(layer + 1);
-            front.push_mtp(Assembly { plan: &self.plan, items }, layer)?;
+            partial.push_mtp(Assembler { plan: &self.plan, items }, layer)?;
         }
         let items = self.take_stage(usize::MAX);
-        let model = Assembly { plan: &self.plan, items }.model(front)?;
-        Ok((model, self.plan, rounded))
+        let model = Assembler { plan: &self.plan, items }.complete(partial)?;
+        Ok((model, self.plan, rounding_changed))
     }
 }
 
@@ -339,7 +341,7 @@ impl Sink {
                 self.take(team, first..unit, part)?;
             } else if from < to {
                 let part = &bytes[(from - offset) as usize..(to - offset) as usize];
-                self.stage(team, first, (from - span.start) as usize, part)?;
+                self.buffer_part(team, first, (from - span.start) as usize, part)?;
             }
         }
         Ok(())
@@ -350,12 +352,12 @@ impl Sink {
     }
 
     /// Keeps a part of a unit, and takes the unit once it is whole.
-    fn stage(&mut self, team: &Team, unit: usize, at: usize, part: &[u8]) -> Result<()> {
+    fn buffer_part(&mut self, team: &Team, unit: usize, at: usize, part: &[u8]) -> Result<()> {
         let span = self.unit_span(unit);
         let len = (span.end - span.start) as usize;
         let mut staged = match self.staged.remove(&unit) {
             Some(staged) => staged,
-            None => Staged { bytes: filled("a staging buffer", len as u64, 0)?, have: Vec::new() },
+            None => StagingBuffer { bytes: filled("a staging buffer", len as u64, 0)?, have: Vec::new() },
         };
         staged.bytes[at..at + part.len()].copy_from_slice(part);
         staged.add(at..at + part.len());
@@ -403,7 +405,7 @@ impl Sink {
     }
 }
 
-impl Staged {
+impl StagingBuffer {
     /// Adds a span, joining those that touch.
     fn add(&mut self, mut new: Range<usize>) {
         self.have.retain(|span| {

@@ -1,6 +1,6 @@
 //! A prompt that is computed while the weights come.
 
-use super::{Loader, TakenUp};
+use super::{Assembled, Loader};
 use crate::error::Result;
 use crate::kernels::isa::Active;
 use crate::kv::Cache;
@@ -9,13 +9,13 @@ use crate::model::plan::Plan;
 use crate::team::Team;
 
 /// A prompt under way, with the KV cache and the scratch that the engine takes over.
-pub struct Begun {
+pub struct EarlyPrefill {
     pub cache: Cache,
     pub forward: Forward<Active>,
     pub prefill: Prefill,
 }
 
-impl Begun {
+impl EarlyPrefill {
     /// Reserves what the engine would reserve later.
     ///
     /// # Errors
@@ -30,19 +30,19 @@ impl Begun {
     /// Runs one operation. Returns `false` where the layer that it needs has not come.
     ///
     /// # Errors
-    /// As [`Loader::take_up`].
+    /// As [`Loader::assemble_next`].
     pub fn advance(&mut self, team: &Team, loader: &mut Loader) -> Result<bool> {
         let Self { cache, forward, prefill } = self;
         loop {
-            if let Some(model) = loader.front()
+            if let Some(model) = loader.partial_model()
                 && prefill.advance(forward, team, model, cache).is_some()
             {
                 return Ok(true);
             }
-            match loader.take_up()? {
-                TakenUp::Nothing => return Ok(false),
-                TakenUp::Part => {}
-                TakenUp::Rounded => prefill.restart(),
+            match loader.assemble_next()? {
+                Assembled::Nothing => return Ok(false),
+                Assembled::Stage => {}
+                Assembled::RoundingChanged => prefill.restart(),
             }
         }
     }

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::{Begun, Loader};
+use super::{EarlyPrefill, Loader};
 use crate::error::{Error, ErrorKind, Result};
 use crate::model::plan::Plan;
 use crate::model::weights::Model;
@@ -15,7 +15,7 @@ use crate::team::{BackgroundTask, Team};
 const BUFFERS: usize = 4;
 
 /// A [`Loader`] that packs in the background.
-pub struct Intake {
+pub struct BackgroundLoader {
     /// `None` while it changes, and after an error.
     state: Option<State>,
     queue: Arc<Queue>,
@@ -31,14 +31,14 @@ enum State {
 
 struct Work {
     loader: Loader,
-    begun: Option<Begun>,
+    early: Option<EarlyPrefill>,
 }
 
 impl Work {
     /// Runs an operation of the prompt; `false` where there is none to run.
     fn advance(&mut self, team: &Team) -> Result<bool> {
-        let Self { loader, begun } = self;
-        begun.as_mut().map_or(Ok(false), |begun| begun.advance(team, loader))
+        let Self { loader, early } = self;
+        early.as_mut().map_or(Ok(false), |early| early.advance(team, loader))
     }
 }
 
@@ -50,8 +50,8 @@ struct Chunks {
     waiting: VecDeque<Chunk>,
     /// Buffers whose chunk is packed.
     free: Vec<Vec<u8>>,
-    /// Whether a background task takes what waits.
-    served: bool,
+    /// Whether a background task runs, which takes what waits.
+    running: bool,
     /// Whether somebody waits for the background task to end: it leaves the prompt for later.
     awaited: bool,
 }
@@ -63,10 +63,10 @@ struct Chunk {
     len: usize,
 }
 
-impl Intake {
+impl BackgroundLoader {
     /// Takes a loader and the team that packs for it.
     pub fn new(loader: Loader, team: Team) -> Self {
-        let work = Work { loader, begun: None };
+        let work = Work { loader, early: None };
         Self { state: Some(State::Idle(team, Box::new(work))), queue: Arc::default(), buffers: 1 }
     }
 
@@ -77,10 +77,10 @@ impl Intake {
     /// As [`Self::feed`]; [`ErrorKind::InvalidArgument`] or [`ErrorKind::ContextFull`] for tokens that are no prompt of this model. The
     /// load then goes on without.
     pub fn prefill(&mut self, tokens: Vec<u32>) -> Result<()> {
-        let (team, mut work) = self.here()?;
-        let begun = Begun::new(work.loader.plan(), tokens);
-        let outcome = begun.map(|begun| work.begun = Some(begun));
-        self.serve(team, work, true);
+        let (team, mut work) = self.join()?;
+        let early = EarlyPrefill::new(work.loader.plan(), tokens);
+        let outcome = early.map(|early| work.early = Some(early));
+        self.spawn(team, work, true);
         outcome
     }
 
@@ -89,7 +89,7 @@ impl Intake {
     /// # Errors
     /// As [`Self::feed`].
     pub fn advance(&mut self) -> Result<bool> {
-        let (team, mut work) = self.here()?;
+        let (team, mut work) = self.join()?;
         let more = work.advance(&team)?;
         self.state = Some(State::Idle(team, work));
         Ok(more)
@@ -102,8 +102,8 @@ impl Intake {
     /// The error of an earlier chunk, as [`Loader::feed`]; after it every call fails.
     pub fn feed(&mut self, file: usize, offset: u64, bytes: Vec<u8>, len: usize) -> Result<Vec<u8>> {
         if !self.queue.add(Chunk { file, offset, bytes, len }) {
-            let (team, work) = self.here()?;
-            self.serve(team, work, false);
+            let (team, work) = self.join()?;
+            self.spawn(team, work, false);
         }
         if let Some(buffer) = self.queue.free_buffer() {
             return Ok(buffer);
@@ -117,16 +117,16 @@ impl Intake {
         }
         match self.queue.free_buffer() {
             Some(buffer) => Ok(buffer),
-            None => Err(self.here().err().unwrap_or_else(failed)),
+            None => Err(self.join().err().unwrap_or_else(failed)),
         }
     }
 
     /// Packs what waits, in the background. `more`: weights for the prompt may have come before.
-    fn serve(&mut self, team: Team, mut work: Box<Work>, more: bool) {
+    fn spawn(&mut self, team: Team, mut work: Box<Work>, more: bool) {
         let queue = Arc::clone(&self.queue);
-        self.queue.lock().served = true;
+        self.queue.lock().running = true;
         self.state = Some(State::Packing(team.spawn(move |team| {
-            let outcome = queue.serve(team, &mut work, more);
+            let outcome = queue.run(team, &mut work, more);
             (work, outcome)
         })));
     }
@@ -136,7 +136,7 @@ impl Intake {
     /// # Errors
     /// As [`Self::feed`].
     pub fn loader(&mut self) -> Result<&Loader> {
-        let (team, work) = self.here()?;
+        let (team, work) = self.join()?;
         let State::Idle(_, work) = self.state.insert(State::Idle(team, work)) else { unreachable!("just put there") };
         Ok(&work.loader)
     }
@@ -145,17 +145,18 @@ impl Intake {
     ///
     /// # Errors
     /// As [`Self::feed`] and [`Loader::finish`].
-    pub fn finish(mut self) -> Result<(Model, Plan, Team, Option<Begun>)> {
-        let (team, work) = self.here()?;
-        let Work { loader, mut begun } = *work;
-        let (model, plan, rounded) = loader.assemble()?;
-        if let Some(begun) = begun.as_mut().filter(|_| rounded) {
-            begun.prefill.restart();
+    pub fn finish(mut self) -> Result<(Model, Plan, Team, Option<EarlyPrefill>)> {
+        let (team, work) = self.join()?;
+        let Work { loader, mut early } = *work;
+        let (model, plan, rounding_changed) = loader.assemble_all()?;
+        if let Some(early) = early.as_mut().filter(|_| rounding_changed) {
+            early.prefill.restart();
         }
-        Ok((model, plan, team, begun))
+        Ok((model, plan, team, early))
     }
 
-    fn here(&mut self) -> Result<(Team, Box<Work>)> {
+    /// Waits until everything that was fed is packed. Takes the state out: the caller puts it back.
+    fn join(&mut self) -> Result<(Team, Box<Work>)> {
         match self.state.take() {
             None => Err(failed()),
             Some(State::Idle(team, work)) => Ok((team, work)),
@@ -179,7 +180,7 @@ impl Queue {
     fn add(&self, chunk: Chunk) -> bool {
         let mut chunks = self.lock();
         chunks.waiting.push_back(chunk);
-        chunks.served
+        chunks.running
     }
 
     fn free_buffer(&self) -> Option<Vec<u8>> {
@@ -187,7 +188,7 @@ impl Queue {
     }
 
     /// Packs what waits, until nothing does. A team of several computes the prompt beside its caller, whenever no chunk waits.
-    fn serve(&self, team: &Team, work: &mut Work, more: bool) -> Result<()> {
+    fn run(&self, team: &Team, work: &mut Work, more: bool) -> Result<()> {
         let beside = team.members() > 1;
         let mut more = more && beside;
         while let Some(chunk) = self.next(more) {
@@ -198,7 +199,7 @@ impl Queue {
                 None => work.advance(team),
             };
             let mut chunks = self.lock();
-            chunks.served = outcome.is_ok();
+            chunks.running = outcome.is_ok();
             more = outcome?;
             chunks.free.extend(chunk.map(|chunk| chunk.bytes));
             drop(chunks);
@@ -211,8 +212,8 @@ impl Queue {
     fn next(&self, more: bool) -> Option<Option<Chunk>> {
         let mut chunks = self.lock();
         let chunk = chunks.waiting.pop_front();
-        chunks.served = chunk.is_some() || more && !chunks.awaited;
-        chunks.served.then_some(chunk)
+        chunks.running = chunk.is_some() || more && !chunks.awaited;
+        chunks.running.then_some(chunk)
     }
 }
 
