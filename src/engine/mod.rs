@@ -374,7 +374,7 @@ impl<I: Isa> Engine<I> {
                 let Some(request) = self.requests.get(&id).filter(|request| request.unsettled()) else { break };
                 if let Some(session) = self.sessions.get(&request.session).filter(|_| self.cache.has_states()) {
                     self.forward.commit(&self.team, &self.model, &mut self.cache, session.table, index);
-                    self.cache.note_commit(session.table, index);
+                    self.cache.record_commit(session.table, index);
                 }
                 self.settle(id, 1, false, events);
             }

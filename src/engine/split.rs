@@ -47,14 +47,14 @@ impl<I: Isa> Engine<I> {
             None => self.forward.rows(),
         };
         numbers.push(u32::from(id.is_none()));
-        self.cache.take_commands(&mut numbers);
+        self.cache.encode_commands(&mut numbers);
         numbers.push(rows.len() as u32);
         let mut last = None;
         for row in rows {
             let flags = u32::from(row.guessed) * GUESSED + u32::from(row.read) * READ;
             numbers.extend_from_slice(&[row.table.number(), row.position as u32, flags]);
             if last.replace(row.table) != Some(row.table) {
-                self.cache.tell(row.table, &mut numbers);
+                self.cache.encode_table(row.table, &mut numbers);
             }
         }
         let at = numbers.len();
@@ -96,7 +96,7 @@ impl<I: Isa> Engine<I> {
                 let (table, index) = (TableId::of(command[1]), command[2] as usize);
                 self.forward.commit(&self.team, &self.model, &mut self.cache, table, index);
             }
-            self.cache.obey(command);
+            self.cache.apply_command(command);
         }
         let mut rows: Vec<BatchRow> = Vec::new();
         for _ in 0..next() {
@@ -104,7 +104,7 @@ impl<I: Isa> Engine<I> {
             let flags = next();
             let row = BatchRow { guessed: flags & GUESSED > 0, read: flags & READ > 0, ..row };
             if rows.last().is_none_or(|last| last.table != row.table) {
-                self.cache.follow(row.table, &mut next);
+                self.cache.apply_table(row.table, &mut next);
             }
             rows.push(row);
         }

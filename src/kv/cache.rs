@@ -183,7 +183,7 @@ impl Cache {
             } else {
                 let own = allocator.take().ok_or_else(no_room)?;
                 pool.copy(*block, own);
-                split.note([COPY_BLOCK, *block, own]);
+                split.record([COPY_BLOCK, *block, own]);
                 allocator.release(*block);
                 *block = own;
             }

@@ -89,8 +89,8 @@ impl Split {
         }
     }
 
-    /// Tells the others of a session. Returns its table, its computed tokens, and its blocks.
-    fn tell(&mut self, id: SessionId) -> Result<(u32, usize, usize)> {
+    /// Sends the table of a session to the others. Returns its table, its computed tokens, and its blocks.
+    fn send_table(&mut self, id: SessionId) -> Result<(u32, usize, usize)> {
         let numbers = self.first.handover(Some(id))?;
         self.others.iter_mut().for_each(|other| other.follow(&numbers));
         let row = &numbers[2 + 3 * numbers[1] as usize + 1..];
@@ -98,7 +98,7 @@ impl Split {
     }
 
     pub fn save(&mut self, id: SessionId, fingerprint: u64) -> Result<Vec<u8>> {
-        let (table, cached, _) = self.tell(id)?;
+        let (table, cached, _) = self.send_table(id)?;
         let parts = self.others.iter().map(|other| other.part(table, cached)).collect::<Result<Vec<_>>>()?;
         let parts: Vec<Saved> = parts.iter().map(|part| Saved::read(part)).collect();
         let blocks = parts.first().map_or(0, |part| part.blocks.len());
@@ -109,7 +109,7 @@ impl Split {
 
     pub fn restore(&mut self, bytes: &[u8], fingerprint: u64, adapters: &[(AdapterId, f32)]) -> Result<SessionId> {
         let id = self.first.restore(bytes, fingerprint, adapters)?;
-        let (table, _, kept) = self.tell(id)?;
+        let (table, _, kept) = self.send_table(id)?;
         let saved = Saved::read(bytes);
         let empty = self.others.iter().map(|other| other.part(table, 0)).collect::<Result<Vec<_>>>()?;
         let sizes: Vec<(usize, usize)> =

@@ -1,17 +1,16 @@
 //! The cache of a model that is split by layers. The first part decides: it has the tables, and knows which blocks and states are free.
-//! The others have blocks and states of the same numbers for their own layers. They are told which of them a conversation has, and what
-//! is copied.
+//! The others have blocks and states of the same numbers for their own layers, and apply the tables and commands that it encodes for them.
 
 use super::{Cache, Table, TableId};
 
-/// A change that every part makes, and its two numbers: a block is copied to another.
+/// A command to every part, and its two numbers: a block is copied to another.
 pub(super) const COPY_BLOCK: u32 = 0;
 /// A state becomes that before the first position.
 pub(super) const CLEAR_STATE: u32 = 1;
 /// A state is copied to another.
 pub(super) const COPY_STATE: u32 = 2;
 /// The conversation of a table has no state any more, even while a pass runs.
-pub(super) const LOSE_STATE: u32 = 3;
+pub(super) const DROP_STATE: u32 = 3;
 /// A guess was right, see [`Forward::commit`](crate::model::forward::Forward::commit): the table, and which guess.
 pub const COMMIT: u32 = 4;
 
@@ -21,13 +20,13 @@ pub(super) struct Split {
     /// Bytes of a block and of a state in all other parts.
     pub block: usize,
     pub state: u64,
-    /// What has changed since the others were told.
+    /// Those that are not encoded yet.
     pub commands: Vec<[u32; 3]>,
 }
 
 impl Split {
-    /// Keeps a command for the other parts, if there are any.
-    pub fn note(&mut self, command: [u32; 3]) {
+    /// Records a command for the other parts, if there are any.
+    pub fn record(&mut self, command: [u32; 3]) {
         if self.block > 0 || self.state > 0 {
             self.commands.push(command);
         }
@@ -41,27 +40,27 @@ impl Cache {
         self
     }
 
-    /// Keeps a commit for the other parts, if there are any.
-    pub fn note_commit(&mut self, id: TableId, index: usize) {
-        self.split.note([COMMIT, id.number(), index as u32]);
+    /// Records a commit for the other parts, if there are any.
+    pub fn record_commit(&mut self, id: TableId, index: usize) {
+        self.split.record([COMMIT, id.number(), index as u32]);
     }
 
-    /// Adds what the other parts have not been told yet, and how much it is.
-    pub fn take_commands(&mut self, numbers: &mut Vec<u32>) {
+    /// Moves the commands to the numbers for the other parts, behind how many they are.
+    pub fn encode_commands(&mut self, numbers: &mut Vec<u32>) {
         numbers.push(self.split.commands.len() as u32);
         numbers.extend_from_slice(self.split.commands.as_flattened());
         self.split.commands.clear();
     }
 
-    /// Adds what a conversation has.
-    pub fn tell(&self, id: TableId, numbers: &mut Vec<u32>) {
+    /// Adds the state and the blocks of a conversation to the numbers for the other parts.
+    pub fn encode_table(&self, id: TableId, numbers: &mut Vec<u32>) {
         let Table { blocks, state, .. } = self.table(id);
         numbers.extend_from_slice(&[state.map_or(0, |slot| slot as u32 + 1), blocks.len() as u32]);
         numbers.extend_from_slice(blocks);
     }
 
-    /// Gives a conversation what it has in the first part.
-    pub fn follow(&mut self, id: TableId, next: &mut dyn FnMut() -> u32) {
+    /// Gives a conversation the state and the blocks that it has in the first part.
+    pub fn apply_table(&mut self, id: TableId, next: &mut dyn FnMut() -> u32) {
         let state = (next() as usize).checked_sub(1);
         let blocks: Vec<u32> = (0..next()).map(|_| next()).collect();
         blocks.iter().for_each(|&block| self.pool.prepare(block));
@@ -71,15 +70,15 @@ impl Cache {
         self.tables[id.0] = Some(Table { blocks, state, ..Table::default() });
     }
 
-    /// Follows a command, except [`COMMIT`], which takes a model.
-    pub fn obey(&mut self, [kind, first, second]: [u32; 3]) {
+    /// Applies a command, except [`COMMIT`], which takes a model.
+    pub fn apply_command(&mut self, [kind, first, second]: [u32; 3]) {
         let (from, to) = (first as usize, second as usize);
         match kind {
             COPY_BLOCK => self.pool.copy(first, second),
             CLEAR_STATE => self.states.clear(from),
             COPY_STATE => self.states.copy(from, to),
             // It may be one that no pass has had a row of.
-            LOSE_STATE => self.tables.get_mut(from).into_iter().flatten().for_each(|table| table.state = None),
+            DROP_STATE => self.tables.get_mut(from).into_iter().flatten().for_each(|table| table.state = None),
             _ => {}
         }
     }

@@ -1,6 +1,6 @@
 //! The states of conversations on a hybrid, in the tables of their keys and values.
 
-use super::split::{CLEAR_STATE, COPY_STATE, LOSE_STATE};
+use super::split::{CLEAR_STATE, COPY_STATE, DROP_STATE};
 use super::{Cache, Table, TableId};
 use crate::error::Result;
 use crate::kernels::isa::Isa;
@@ -74,8 +74,8 @@ impl Cache {
                 Some(from) => [COPY_STATE, from as u32, slot as u32],
                 None => [CLEAR_STATE, slot as u32, 0],
             };
-            self.obey(command);
-            self.split.note(command);
+            self.apply_command(command);
+            self.split.record(command);
         }
         self.tables[id.0].as_mut().expect("an open table").state = slot;
         slot.is_some()
@@ -88,7 +88,7 @@ impl Cache {
     pub fn drop_state(&mut self, id: TableId) {
         if let Some(slot) = self.tables[id.0].as_mut().expect("an open table").state.take() {
             self.states.release(slot);
-            self.split.note([LOSE_STATE, id.number(), 0]);
+            self.split.record([DROP_STATE, id.number(), 0]);
         }
     }
 
