@@ -9,7 +9,7 @@ use serde_json::json;
 use ternlight::kernels::act::Precision;
 use ternlight::model::Options;
 use ternlight::model::forward::{CODES, Traced};
-use ternlight::model::names::{Naming, PARTS, Part, Slot};
+use ternlight::model::names::{Naming, ROLES, Slot, TensorRole};
 use ternlight::sampling::Params;
 use ternlight::team::Team;
 
@@ -17,12 +17,12 @@ const MODEL: &str = "models/bitnet_packed";
 
 /// A map as people write it, `blk.0.attn_q.weight=int4` and others behind commas, in the digits of the option.
 fn digits(map: &str) -> String {
-    let mut digits = vec![b'0'; 64 * PARTS];
+    let mut digits = vec![b'0'; 64 * ROLES];
     for entry in map.split(',') {
         let (name, precision) = entry.split_once('=').unwrap();
         let slot = Naming::Gguf.slot(name).unwrap();
         let place = Precision::ALL.iter().position(|one| one.name() == precision).unwrap();
-        digits[slot.in_layer().unwrap() * PARTS + slot.part as usize] = b'1' + place as u8;
+        digits[slot.in_layer().unwrap() * ROLES + slot.role as usize] = b'1' + place as u8;
     }
     String::from_utf8(digits).unwrap()
 }
@@ -102,7 +102,7 @@ fn mixed() -> Files {
     let mut files = Files::read(&golden("gguf/llama_bitlinear.TQ2_0.gguf"));
     let plan = files.plan(Options::default()).unwrap();
     let last = plan.config.layers - 1;
-    let item = plan.items.iter().find(|item| item.slot == Slot::layer(last, Part::FfnDown)).unwrap();
+    let item = plan.items.iter().find(|item| item.slot == Slot::layer(last, TensorRole::FfnDown)).unwrap();
     let row = item.tensor.shape[0] as usize / 256 * 66;
     let first = item.tensor.offset as usize;
     for block in files.weights[0][first..first + row].chunks_exact_mut(66) {

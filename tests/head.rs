@@ -11,7 +11,7 @@ use ternlight::error::{ErrorKind, Result};
 use ternlight::kernels::packed::Matrix;
 use ternlight::model::head::TYPES;
 use ternlight::model::items::Target;
-use ternlight::model::names::{Field, Part};
+use ternlight::model::names::{Field, TensorRole};
 use ternlight::model::{Loader, Model, Options};
 use ternlight::quant::{self, Content, Storage};
 use ternlight::rng::Rng;
@@ -275,7 +275,7 @@ fn the_bytes_are_those_of_llama_cpp() {
         for kind in files {
             for (slot, to, bytes) in matrices(&format!("gguf/{model}.{kind}.gguf")) {
                 // A llama's rows of queries and keys have another order in GGUF.
-                let turned = model != "qwen3" && matches!(slot.part, Part::AttnQ | Part::AttnK);
+                let turned = model != "qwen3" && matches!(slot.role, TensorRole::AttnQ | TensorRole::AttnK);
                 let Some((_, count)) = compared.iter_mut().find(|(name, _)| *name == to.name && !turned) else {
                     continue;
                 };
@@ -306,7 +306,7 @@ fn only_who_asks_gets_other_weights() {
     let files = Files::read(&golden("models/llama_bf16"));
     let (stored, plan) = files.load(Options::default(), 1 << 16).unwrap();
     assert!(!format!("{:?}", plan.items).contains("Rounded"));
-    let tensor = plan.items.iter().find(|item| item.slot.part == Part::TokenEmbd).unwrap().tensor.clone();
+    let tensor = plan.items.iter().find(|item| item.slot.role == TensorRole::TokenEmbd).unwrap().tensor.clone();
     let bytes = &files.weights[tensor.file][tensor.offset as usize..][..tensor.len as usize];
     let expected: Vec<u32> = tensor.storage.unwrap().values(bytes).iter().map(|value| value.to_bits()).collect();
     assert!(rows(&stored.embedding) == expected);

@@ -6,28 +6,28 @@ use common::{Files, golden};
 use ternlight::formats::Tensor;
 use ternlight::kernels::packed::Matrix;
 use ternlight::model::items::{Reading, Target};
-use ternlight::model::names::Part;
+use ternlight::model::names::TensorRole;
 use ternlight::model::{Model, Options};
 use ternlight::quant::{Content, ternary};
 
 /// The packed matrix of a place.
-fn matrix(model: &Model, layer: Option<usize>, part: Part) -> &Matrix {
+fn matrix(model: &Model, layer: Option<usize>, role: TensorRole) -> &Matrix {
     let Some(layer) = layer else {
-        return if part == Part::Output { model.head() } else { &model.embedding };
+        return if role == TensorRole::Output { model.head() } else { &model.embedding };
     };
     let layer = &model.layers[layer];
-    let (linear, index) = match part {
-        Part::AttnQ => (&layer.qkv, 0),
-        Part::AttnK => (&layer.qkv, 1),
-        Part::AttnV => (&layer.qkv, 2),
-        Part::AttnQkv => (&layer.qkv, 0),
-        Part::AttnGate => (&layer.qkv, 1),
-        Part::SsmAlpha => (&layer.qkv, 2),
-        Part::SsmBeta => (&layer.qkv, 3),
-        Part::AttnOutput | Part::SsmOut => (&layer.output, 0),
-        Part::FfnGate => (&layer.gate_up, 0),
-        Part::FfnUp => (&layer.gate_up, 1),
-        Part::FfnDown => (&layer.down, 0),
+    let (linear, index) = match role {
+        TensorRole::AttnQ => (&layer.qkv, 0),
+        TensorRole::AttnK => (&layer.qkv, 1),
+        TensorRole::AttnV => (&layer.qkv, 2),
+        TensorRole::AttnQkv => (&layer.qkv, 0),
+        TensorRole::AttnGate => (&layer.qkv, 1),
+        TensorRole::SsmAlpha => (&layer.qkv, 2),
+        TensorRole::SsmBeta => (&layer.qkv, 3),
+        TensorRole::AttnOutput | TensorRole::SsmOut => (&layer.output, 0),
+        TensorRole::FfnGate => (&layer.gate_up, 0),
+        TensorRole::FfnUp => (&layer.gate_up, 1),
+        TensorRole::FfnDown => (&layer.down, 0),
         other => panic!("{other:?} is no matrix"),
     };
     linear.inputs.iter().flat_map(|input| &input.matrices).nth(index).expect("a matrix")
@@ -86,7 +86,7 @@ fn packing_loses_nothing() {
             let tensor = &item.tensor;
             let bytes = &files.weights[tensor.file][tensor.offset as usize..][..tensor.len as usize];
             let Some(said) = said(tensor, reading, bytes) else { continue };
-            let packed = matrix(&model, item.slot.in_layer(), item.slot.part);
+            let packed = matrix(&model, item.slot.in_layer(), item.slot.role);
             let mut row = vec![0.0; shape.cols];
             for index in 0..shape.rows {
                 let span = index * shape.cols..(index + 1) * shape.cols;

@@ -12,7 +12,7 @@ use ternlight::kernels::isa::scalar::Scalar;
 use ternlight::model::Options;
 use ternlight::model::forward::{BatchRow, Forward, MtpRow, Progress};
 use ternlight::model::items::Item;
-use ternlight::model::names::Part;
+use ternlight::model::names::TensorRole;
 use ternlight::sampling::{Lists, Params};
 use ternlight::team::Team;
 
@@ -281,7 +281,7 @@ fn it_is_loaded_where_it_is_asked_for_and_there() {
         assert_eq!(with.memory().states, plain.memory().states);
         let own: u64 = with.items.iter().filter(|item| item.slot.in_layer() == Some(3)).map(Item::bytes).sum();
         assert_eq!(with.memory().weights, plain.memory().weights + own);
-        assert!(with.items.iter().any(|item| item.slot.part == Part::MtpFc && item.tensor.name == name));
+        assert!(with.items.iter().any(|item| item.slot.role == TensorRole::MtpFc && item.tensor.name == name));
         let told = |plan: &ternlight::model::Plan| plan.warnings().iter().any(|warning| warning.contains("MTP"));
         assert_eq!((told(&plain), told(&with)), (true, false));
     }

@@ -7,7 +7,7 @@ use ternlight::error::{Error, ErrorKind, Result};
 use ternlight::model::config::ScaleMeaning;
 use ternlight::model::head;
 use ternlight::model::items::{Item, Reading, Target};
-use ternlight::model::names::{Field, Naming, Part, Slot};
+use ternlight::model::names::{Field, Naming, Slot, TensorRole};
 use ternlight::model::plan::{ByteRange, Plan};
 use ternlight::quant::{self, Codes, Content, I2S_TAIL, Interleave, Storage};
 
@@ -35,10 +35,10 @@ pub struct Options {
 
 impl Options {
     /// What is asked for in this place; `None` for the layers' matrices.
-    fn wish(&self, part: Part) -> Option<Wish> {
-        match part {
-            Part::TokenEmbd => Some(self.embedding.unwrap_or(self.head)),
-            Part::Output => Some(self.head),
+    fn wish(&self, role: TensorRole) -> Option<Wish> {
+        match role {
+            TensorRole::TokenEmbd => Some(self.embedding.unwrap_or(self.head)),
+            TensorRole::Output => Some(self.head),
             _ => None,
         }
     }
@@ -46,7 +46,7 @@ impl Options {
 
 /// What a user should know of an embedding or a head that is not rounded.
 pub(super) fn warnings(plan: &Plan, options: Options) -> Vec<String> {
-    let warning = |item: &Item| match options.wish(item.slot.part) {
+    let warning = |item: &Item| match options.wish(item.slot.role) {
         Some(Wish::AtMost(to)) if !head::rounds(plan, item, to).unwrap_or(false) => head::stays(plan, item, to),
         _ => None,
     };
@@ -160,7 +160,7 @@ pub(super) fn outputs(plan: &Plan, options: Options) -> Result<(Kind, Vec<Output
         }
         let output = output(plan, options, kind, index, item).map_err(|error| error.tensor(&item.tensor.name))?;
         outputs.push(output);
-        if item.slot == Slot::new(Part::TokenEmbd) && config.naming == Naming::HuggingFace {
+        if item.slot == Slot::new(TensorRole::TokenEmbd) && config.naming == Naming::HuggingFace {
             outputs.extend(keys::rope_factors(config).map(given));
         }
     }
@@ -180,7 +180,7 @@ fn signs(item: &Item) -> bool {
 /// what they are.
 fn stays(plan: &Plan, item: &Item) -> bool {
     let mtp = item.slot.in_layer().is_some_and(|layer| plan.config.mtp_layer() == Some(layer));
-    mtp || matches!(item.slot.part, Part::SsmAlpha | Part::SsmBeta)
+    mtp || matches!(item.slot.role, TensorRole::SsmAlpha | TensorRole::SsmBeta)
 }
 
 fn layer_matrix(plan: &Plan, item: &Item) -> Option<usize> {
@@ -225,7 +225,7 @@ fn fits_all(plan: &Plan, kind: Kind) -> Result<()> {
 fn given(factors: Vec<f32>) -> Output {
     let bytes: Vec<u8> = factors.iter().flat_map(|factor| factor.to_le_bytes()).collect();
     Output {
-        name: Naming::Gguf.name(Slot::new(Part::RopeFreqs)).to_string(),
+        name: Naming::Gguf.name(Slot::new(TensorRole::RopeFreqs)).to_string(),
         storage: &quant::F32,
         dims: vec![factors.len() as u64],
         bytes: bytes.len() as u64,
@@ -245,7 +245,7 @@ fn output(plan: &Plan, options: Options, kind: Kind, index: usize, item: &Item) 
     let (form, storage, rows, cols) = match item.target {
         Target::Values => (Form::Floats, &quant::F32, item.tensor.values() as usize, 1),
         Target::Matrix(shape, _) => {
-            let wish = if stays(plan, item) { Some(Wish::Keep) } else { options.wish(item.slot.part) };
+            let wish = if stays(plan, item) { Some(Wish::Keep) } else { options.wish(item.slot.role) };
             let (form, storage) = match wish {
                 None if options.keep => as_stored(plan, item, from, kind)?,
                 None => (Form::Codes(kind), kind.storage()),
@@ -259,14 +259,14 @@ fn output(plan: &Plan, options: Options, kind: Kind, index: usize, item: &Item) 
                     ErrorKind::UnsupportedSetting,
                     format!("its rows are not whole blocks of {}; f16 and keep fit any row", storage.name),
                 )
-                .option(if item.slot.part == Part::Output { "head" } else { "embedding" })
+                .option(if item.slot.role == TensorRole::Output { "head" } else { "embedding" })
                 .expected(format_args!("a multiple of {whole}"), shape.cols));
             }
             let other_order = matches!((from.content, plan.i2s), (Content::I2s, Some((Interleave::By64, _))));
             (if storage == from && !other_order { Form::Copy } else { form }, storage, shape.rows, shape.cols)
         }
     };
-    let turned = matches!(item.slot.part, Part::AttnQ | Part::AttnK)
+    let turned = matches!(item.slot.role, TensorRole::AttnQ | TensorRole::AttnK)
         && plan.config.naming == Naming::HuggingFace
         && keys::architecture(&plan.config)? == "llama";
     let form = if turned && matches!(form, Form::Copy) { Form::Moved } else { form };

@@ -1,4 +1,4 @@
-//! Models in several files: checks that the given files are all parts of one model, each once.
+//! Models in several files: checks that the given files are all shards of one model, each once.
 
 use std::borrow::Borrow;
 
@@ -7,16 +7,16 @@ use super::{Tensor, sorted};
 use crate::error::{Error, ErrorKind, Result};
 
 /// A file's metadata and the number of its tensors.
-pub type Part<'a> = (&'a Metadata, usize);
+pub type Shard<'a> = (&'a Metadata, usize);
 
-/// Checks the parts of a split GGUF, given in any order. Returns the index of the first part, which has the model's metadata.
+/// Checks the shards of a split GGUF, given in any order. Returns the index of the first one, which has the model's metadata.
 ///
 /// # Errors
-/// `BadHeader` if parts do not belong together or one is given twice, `NotFound` with the numbers of missing parts, `BadValue`.
-pub fn first_part(parts: &[Part]) -> Result<usize> {
+/// `BadHeader` if shards do not belong together or one is given twice, `NotFound` with the numbers of missing ones, `BadValue`.
+pub fn first_shard(shards: &[Shard]) -> Result<usize> {
     let mut indices: Vec<Option<usize>> = Vec::new();
-    for (index, (metadata, _)) in parts.iter().enumerate() {
-        // The count is 0 in a file that was merged from parts.
+    for (index, (metadata, _)) in shards.iter().enumerate() {
+        // The count is 0 in a file that was merged from shards.
         let count = metadata.uint("split.count")?.unwrap_or(1).max(1);
         let number = metadata.uint("split.no")?.unwrap_or(0);
         if index == 0 {
@@ -42,10 +42,10 @@ pub fn first_part(parts: &[Part]) -> Result<usize> {
         let named = format!("{:?}", &missing[..named]);
         let reason =
             format!("of the model's {} parts there is no {}{more}", indices.len(), named.trim_matches(['[', ']']));
-        return Err(Error::new(ErrorKind::NotFound, reason).key("split.count").expected(indices.len(), parts.len()));
+        return Err(Error::new(ErrorKind::NotFound, reason).key("split.count").expected(indices.len(), shards.len()));
     }
-    let tensors: usize = parts.iter().map(|(_, tensors)| tensors).sum();
-    for (metadata, _) in parts {
+    let tensors: usize = shards.iter().map(|(_, tensors)| tensors).sum();
+    for (metadata, _) in shards {
         let promised = metadata.uint("split.tensors.count")?.unwrap_or(tensors as u64);
         if promised != tensors as u64 {
             return Err(bad("split.tensors.count", "wrong number of tensors in all parts").expected(promised, tensors));
@@ -54,9 +54,9 @@ pub fn first_part(parts: &[Part]) -> Result<usize> {
     Ok(indices.first().copied().flatten().unwrap_or(0))
 }
 
-/// The largest number of parts; the format's count is a u16.
+/// The largest number of shards; the format's count is a u16.
 const MAX_PARTS: u64 = u16::MAX as u64;
-/// The largest number of missing parts that an error lists.
+/// The largest number of missing shards that an error lists.
 const MAX_LISTED: usize = 10;
 
 fn bad(key: &str, reason: &str) -> Error {
@@ -95,53 +95,53 @@ mod tests {
     use super::*;
     use crate::formats::gguf::Value;
 
-    fn part(number: i128, count: i128, tensors: i128) -> Metadata {
+    fn shard(number: i128, count: i128, tensors: i128) -> Metadata {
         [("split.no", number), ("split.count", count), ("split.tensors.count", tensors)]
             .map(|(key, value)| (key.to_owned(), Value::Int(value)))
             .into_iter()
             .collect()
     }
 
-    fn check(parts: &[(Metadata, usize)]) -> Result<usize> {
-        first_part(&parts.iter().map(|(metadata, tensors)| (metadata, *tensors)).collect::<Vec<_>>())
+    fn check(shards: &[(Metadata, usize)]) -> Result<usize> {
+        first_shard(&shards.iter().map(|(metadata, tensors)| (metadata, *tensors)).collect::<Vec<_>>())
     }
 
     #[test]
-    fn parts_come_in_any_order() {
-        assert_eq!(check(&[(part(0, 2, 5), 2), (part(1, 2, 5), 3)]).unwrap(), 0);
-        assert_eq!(check(&[(part(2, 3, 5), 2), (part(1, 3, 5), 3), (part(0, 3, 5), 0)]).unwrap(), 2);
+    fn shards_come_in_any_order() {
+        assert_eq!(check(&[(shard(0, 2, 5), 2), (shard(1, 2, 5), 3)]).unwrap(), 0);
+        assert_eq!(check(&[(shard(2, 3, 5), 2), (shard(1, 3, 5), 3), (shard(0, 3, 5), 0)]).unwrap(), 2);
     }
 
     #[test]
     fn a_file_that_is_whole_needs_no_keys() {
         assert_eq!(check(&[(Metadata::default(), 7)]).unwrap(), 0);
-        assert_eq!(check(&[(part(0, 0, 7), 7)]).unwrap(), 0);
-        assert_eq!(check(&[(part(0, 1, 7), 7)]).unwrap(), 0);
+        assert_eq!(check(&[(shard(0, 0, 7), 7)]).unwrap(), 0);
+        assert_eq!(check(&[(shard(0, 1, 7), 7)]).unwrap(), 0);
     }
 
     #[test]
     fn what_does_not_fit_is_named() {
-        let message = |parts: &[(Metadata, usize)]| check(parts).unwrap_err().to_string();
+        let message = |shards: &[(Metadata, usize)]| check(shards).unwrap_err().to_string();
         assert_eq!(
-            message(&[(part(1, 4, 5), 2), (part(2, 4, 5), 2)]),
+            message(&[(shard(1, 4, 5), 2), (shard(2, 4, 5), 2)]),
             "key split.count: of the model's 4 parts there is no 1, 4: expected 4, found 2"
         );
-        assert_eq!(message(&[(part(1, 2, 5), 2), (part(1, 2, 5), 3)]), "key split.no: part 2 of 2 is given twice");
+        assert_eq!(message(&[(shard(1, 2, 5), 2), (shard(1, 2, 5), 3)]), "key split.no: part 2 of 2 is given twice");
         assert_eq!(
-            message(&[(part(0, 2, 5), 2), (part(1, 3, 5), 3)]),
+            message(&[(shard(0, 2, 5), 2), (shard(1, 3, 5), 3)]),
             "key split.count: wrong number of parts: expected 2, found 3"
         );
-        assert_eq!(message(&[(part(2, 2, 5), 2)]), "key split.no: wrong part number: expected 0 to 1, found 2");
+        assert_eq!(message(&[(shard(2, 2, 5), 2)]), "key split.no: wrong part number: expected 0 to 1, found 2");
         assert_eq!(
-            message(&[(part(0, 2, 5), 2), (part(1, 2, 5), 2)]),
+            message(&[(shard(0, 2, 5), 2), (shard(1, 2, 5), 2)]),
             "key split.tensors.count: wrong number of tensors in all parts: expected 5, found 4"
         );
         assert_eq!(
             message(&[(Metadata::default(), 2), (Metadata::default(), 2)]),
             "key split.no: several GGUF files that are not parts of one model"
         );
-        assert_eq!(check(&[(part(0, i128::from(u64::MAX), 5), 5)]).unwrap_err().kind, ErrorKind::BadHeader);
-        let hostile = check(&[(part(0, 65535, 5), 5)]).unwrap_err();
+        assert_eq!(check(&[(shard(0, i128::from(u64::MAX), 5), 5)]).unwrap_err().kind, ErrorKind::BadHeader);
+        let hostile = check(&[(shard(0, 65535, 5), 5)]).unwrap_err();
         assert!(hostile.to_string().contains("no 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 …"), "{hostile}");
     }
 

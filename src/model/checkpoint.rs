@@ -104,14 +104,14 @@ impl Checkpoint {
     /// The number of the file that has the model's metadata.
     ///
     /// # Errors
-    /// An error if the files are not one model: parts that are missing or given twice, mixed formats, a tensor in two files.
+    /// An error if the files are not one model: shards that are missing or given twice, mixed formats, a tensor in two files.
     pub fn first_file(&self) -> Result<usize> {
-        let parts: Vec<shards::Part> =
+        let shards: Vec<shards::Shard> =
             self.files.values().filter_map(|file| Some((file.metadata.as_ref()?, file.tensors.len()))).collect();
-        if !parts.is_empty() && parts.len() < self.files.len() {
+        if !shards.is_empty() && shards.len() < self.files.len() {
             return Err(Error::new(ErrorKind::BadHeader, "GGUF and safetensors are not parts of one model"));
         }
-        let first = if parts.is_empty() { 0 } else { shards::first_part(&parts)? };
+        let first = if shards.is_empty() { 0 } else { shards::first_shard(&shards)? };
         shards::refuse_twice(self.files.values().flat_map(|file| &file.tensors).map(|tensor| &**tensor))?;
         Ok(self.files.keys().nth(first).copied().unwrap_or(0))
     }

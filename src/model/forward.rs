@@ -206,7 +206,7 @@ impl<I: Isa> Forward<I> {
 
     /// Whether the pass waits for the layers of other parts.
     pub fn is_elsewhere(&self, model: &Model) -> bool {
-        let layers = &model.part;
+        let layers = &model.layer_range;
         self.operation == 1 + layers.len() * LAYER.len()
             && layers.start == 0
             && layers.end < model.config.layers
@@ -263,7 +263,7 @@ impl<I: Isa> Forward<I> {
             let from = (layer.index * MOST_GUESSES + index) * width;
             self.qkv.clear();
             self.qkv.extend_from_slice(&self.guessed[from..from + width]);
-            let site = Site { team, layer: model.part.start + number, operation: Operation::Recur };
+            let site = Site { team, layer: model.layer_range.start + number, operation: Operation::Recur };
             let mut pass = Pass { forward: self, site, config: &model.config, cache };
             pass.convolve(layer);
             pass.recur(layer);
@@ -286,8 +286,8 @@ impl<I: Isa> Forward<I> {
     fn at(&self, index: usize, model: &Model) -> Operation {
         match index.checked_sub(1) {
             None => Operation::Embed,
-            Some(past) if past < model.part.len() * LAYER.len() => {
-                let delta_net = model.config.delta_net(model.part.start + past / LAYER.len()).is_some();
+            Some(past) if past < model.layer_range.len() * LAYER.len() => {
+                let delta_net = model.config.delta_net(model.layer_range.start + past / LAYER.len()).is_some();
                 match LAYER[past % LAYER.len()] {
                     Operation::Rope if delta_net => Operation::Convolve,
                     Operation::Attend if delta_net => Operation::Recur,
@@ -308,7 +308,7 @@ impl<I: Isa> Forward<I> {
         self.operation += 1;
         if operation == Operation::Head {
             self.widen(model.config.hidden);
-            return self.head(team, model, past - model.part.len() * LAYER.len());
+            return self.head(team, model, past - model.layer_range.len() * LAYER.len());
         }
         if operation == Operation::Embed {
             self.embed(model);
@@ -316,7 +316,7 @@ impl<I: Isa> Forward<I> {
         }
         let index = past / LAYER.len();
         let layer = &model.layers[index];
-        let site = Site { team, layer: model.part.start + index, operation };
+        let site = Site { team, layer: model.layer_range.start + index, operation };
         if site.layer + 1 == model.config.layers {
             self.narrow(layer, operation, model.config.hidden);
             if self.rows.is_empty() {
@@ -340,7 +340,7 @@ impl<I: Isa> Forward<I> {
     fn embed(&mut self, model: &Model) {
         let config = &model.config;
         self.hidden(config);
-        let embedded = if model.part.start == 0 { &self.rows[..] } else { &[] };
+        let embedded = if model.layer_range.start == 0 { &self.rows[..] } else { &[] };
         for (row, hidden) in embedded.iter().zip(self.hidden.chunks_exact_mut(config.hidden)) {
             model.embed::<I>(row.token, hidden);
         }

@@ -6,7 +6,7 @@
 use serde::Serialize;
 
 use super::items::{Item, Reading, Target};
-use super::names::{Field, Part};
+use super::names::{Field, TensorRole};
 use super::plan::{Memory, Plan};
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::packed::Packing;
@@ -27,7 +27,7 @@ pub struct HeadChoice {
 
 /// Whether an item is the embedding or the head.
 fn concerned(item: &Item) -> bool {
-    item.slot.field == Field::Weight && matches!(item.slot.part, Part::TokenEmbd | Part::Output)
+    item.slot.field == Field::Weight && matches!(item.slot.role, TensorRole::TokenEmbd | TensorRole::Output)
 }
 
 /// Whether an item of a plan is rounded to a type.
@@ -89,7 +89,7 @@ impl Plan {
 
     /// Of an embedding that is not the head one row is read.
     fn bytes_per_token(&self) -> u64 {
-        let read = |item: &&Item| item.slot.part != Part::TokenEmbd || self.tied();
+        let read = |item: &&Item| item.slot.role != TensorRole::TokenEmbd || self.tied();
         self.items.iter().filter(read).map(Item::bytes).sum()
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::config::{Config, Hybrid, MlxPacking};
-use super::names::{Field, Naming, Part, Slot};
+use super::names::{Field, Naming, Slot, TensorRole};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::Tensor;
 use crate::kernels::packed::{MatrixShape, Packing};
@@ -71,31 +71,36 @@ impl Item {
 }
 
 /// The matrices of a layer by the input that they read, in the order in which their results lie side by side.
-pub(super) type Inputs = [&'static [Part]; 4];
-const ATTENTION: Inputs =
-    [&[Part::AttnQ, Part::AttnK, Part::AttnV], &[Part::AttnOutput], &[Part::FfnGate, Part::FfnUp], &[Part::FfnDown]];
+pub(super) type Inputs = [&'static [TensorRole]; 4];
+const ATTENTION: Inputs = [
+    &[TensorRole::AttnQ, TensorRole::AttnK, TensorRole::AttnV],
+    &[TensorRole::AttnOutput],
+    &[TensorRole::FfnGate, TensorRole::FfnUp],
+    &[TensorRole::FfnDown],
+];
 const DELTA_NET: Inputs = [
-    &[Part::AttnQkv, Part::AttnGate, Part::SsmAlpha, Part::SsmBeta],
-    &[Part::SsmOut],
-    &[Part::FfnGate, Part::FfnUp],
-    &[Part::FfnDown],
+    &[TensorRole::AttnQkv, TensorRole::AttnGate, TensorRole::SsmAlpha, TensorRole::SsmBeta],
+    &[TensorRole::SsmOut],
+    &[TensorRole::FfnGate, TensorRole::FfnUp],
+    &[TensorRole::FfnDown],
 ];
 /// Vectors of a gated delta net.
-const DELTA_NET_VECTORS: [Part; 4] = [Part::SsmConv, Part::SsmDt, Part::SsmA, Part::SsmNorm];
+const DELTA_NET_VECTORS: [TensorRole; 4] =
+    [TensorRole::SsmConv, TensorRole::SsmDt, TensorRole::SsmA, TensorRole::SsmNorm];
 
 pub(super) fn matrices(config: &Config, layer: usize) -> Inputs {
     if config.delta_net(layer).is_some() { DELTA_NET } else { ATTENTION }
 }
 
 /// What an MTP head must have beside a layer.
-const MTP_PARTS: [Part; 3] = [Part::MtpFc, Part::MtpTokenNorm, Part::MtpStateNorm];
+const MTP_ROLES: [TensorRole; 3] = [TensorRole::MtpFc, TensorRole::MtpTokenNorm, TensorRole::MtpStateNorm];
 
 /// Tensors of other parts of a model: those that look at pictures, and those that guess further tokens.
-const OTHER_PARTS: [&str; 5] = ["mtp.", "model.visual.", "visual.", "vision_tower.", "model.mtp."];
+const OTHER_PREFIXES: [&str; 5] = ["mtp.", "model.visual.", "visual.", "vision_tower.", "model.mtp."];
 
 /// Whether the tensors are those of a model with an MTP head.
 pub(super) fn has_mtp(config: &Config, tensors: &[Arc<Tensor>]) -> bool {
-    let fc = Slot::layer(config.layers, Part::MtpFc);
+    let fc = Slot::layer(config.layers, TensorRole::MtpFc);
     config.hybrid.is_some() && tensors.iter().any(|tensor| slot_of_mtp(config, &tensor.name) == Some(fc))
 }
 
@@ -112,7 +117,7 @@ fn is_other_part(config: &Config, name: &str) -> bool {
         Naming::HuggingFace if config.drafts && name.contains("mtp.") => {
             slot_of_mtp(config, name).is_none() && name.contains("mtp.layers.")
         }
-        Naming::HuggingFace => config.hybrid.is_some() && OTHER_PARTS.iter().any(|prefix| name.starts_with(prefix)),
+        Naming::HuggingFace => config.hybrid.is_some() && OTHER_PREFIXES.iter().any(|prefix| name.starts_with(prefix)),
     }
 }
 
@@ -136,7 +141,7 @@ pub fn items(config: &Config, tensors: &[Arc<Tensor>]) -> Result<(Vec<Item>, Vec
             }
             return Err(no_place(config, tensor));
         };
-        if slot.part == Part::Output && config.tied == Some(true) {
+        if slot.role == TensorRole::Output && config.tied == Some(true) {
             warnings.push(format!("{} is not used: the config ties the head to the embedding", tensor.name));
             continue;
         }
@@ -204,32 +209,39 @@ fn check_complete(config: &Config, found: &[Item]) -> Result<()> {
 }
 
 fn required(config: &Config) -> impl Iterator<Item = Slot> {
-    let head = (config.tied == Some(false)).then_some(Slot::new(Part::Output));
+    let head = (config.tied == Some(false)).then_some(Slot::new(TensorRole::Output));
     let mtp = config.mtp_layer().into_iter();
-    let own = mtp.clone().flat_map(|layer| MTP_PARTS.map(|part| Slot::layer(layer, part)));
+    let own = mtp.clone().flat_map(|layer| MTP_ROLES.map(|role| Slot::layer(layer, role)));
     let layers = (0..config.layers).chain(mtp).flat_map(move |layer| {
         let attends = config.delta_net(layer).is_none();
         let inputs = || matrices(config, layer).into_iter().flatten().copied();
-        let sub_norms = [Part::AttnSubNorm, Part::FfnSubNorm].into_iter().filter(|_| config.sub_norms);
-        let qk_norms = [Part::AttnQNorm, Part::AttnKNorm].into_iter().filter(move |_| config.qk_norms && attends);
+        let sub_norms = [TensorRole::AttnSubNorm, TensorRole::FfnSubNorm].into_iter().filter(|_| config.sub_norms);
+        let qk_norms =
+            [TensorRole::AttnQNorm, TensorRole::AttnKNorm].into_iter().filter(move |_| config.qk_norms && attends);
         let delta_net = DELTA_NET_VECTORS.into_iter().filter(move |_| !attends);
-        let norms = [Part::AttnNorm, Part::FfnNorm].into_iter().chain(sub_norms).chain(qk_norms).chain(delta_net);
+        let norms =
+            [TensorRole::AttnNorm, TensorRole::FfnNorm].into_iter().chain(sub_norms).chain(qk_norms).chain(delta_net);
         let in_norms = inputs().filter(|_| config.in_norms.is_some());
-        let slot = move |part| Slot::layer(layer, part);
+        let slot = move |role| Slot::layer(layer, role);
         inputs()
             .chain(norms)
             .map(slot)
-            .chain(in_norms.map(move |part| slot(part).field(Field::InNorm)))
-            .chain(config.biases.iter().map(move |&part| slot(part).field(Field::Bias)))
+            .chain(in_norms.map(move |role| slot(role).field(Field::InNorm)))
+            .chain(config.biases.iter().map(move |&role| slot(role).field(Field::Bias)))
     });
-    [Slot::new(Part::TokenEmbd), Slot::new(Part::OutputNorm)].into_iter().chain(head).chain(layers).chain(own)
+    [Slot::new(TensorRole::TokenEmbd), Slot::new(TensorRole::OutputNorm)]
+        .into_iter()
+        .chain(head)
+        .chain(layers)
+        .chain(own)
 }
 
 /// What a rotation names must be there, and must fit it.
 fn check_rotation(config: &Config, tensors: &[Arc<Tensor>], found: &[Item]) -> Result<()> {
     let Some(rotation) = &config.rotation else { return Ok(()) };
     let matrices = rotation.matrices.iter().map(|&slot| (slot, "prism.hadamard.weight_names"));
-    let embedding = rotation.embedding.then_some((Slot::new(Part::TokenEmbd), "prism.hadamard.inverse_weight_names"));
+    let embedding =
+        rotation.embedding.then_some((Slot::new(TensorRole::TokenEmbd), "prism.hadamard.inverse_weight_names"));
     for (slot, key) in matrices.chain(embedding) {
         if slot.in_layer().is_some_and(|layer| layer >= config.layers && config.mtp_layer() != Some(layer)) {
             continue;
@@ -239,7 +251,7 @@ fn check_rotation(config: &Config, tensors: &[Arc<Tensor>], found: &[Item]) -> R
                 .tensor(config.naming.name(slot).to_string())
                 .key(key));
         };
-        rotation.signs(sizes(config, slot.part).1).map_err(|error| error.tensor(&item.tensor.name))?;
+        rotation.signs(sizes(config, slot.role).1).map_err(|error| error.tensor(&item.tensor.name))?;
     }
     let known = |width: usize| tensors.iter().any(|tensor| tensor.shape.last() == Some(&(width as u64)));
     match rotation.signs.iter().flatten().find(|(width, _)| !known(*width)) {
@@ -261,30 +273,30 @@ pub(super) fn check_shape(tensor: &Tensor, expected: &[usize]) -> Result<()> {
 }
 
 /// Rows and columns of a matrix; a vector has values and no columns.
-pub(super) fn sizes(config: &Config, part: Part) -> (usize, usize) {
+pub(super) fn sizes(config: &Config, role: TensorRole) -> (usize, usize) {
     let hidden = config.hidden;
     let delta_net = |size: fn(&Hybrid) -> usize| config.hybrid.as_ref().map_or(0, size);
-    match part {
-        Part::TokenEmbd | Part::Output => (config.vocab, config.hidden),
-        Part::AttnQkv => (delta_net(Hybrid::conv_width), hidden),
-        Part::AttnGate => (delta_net(Hybrid::value_width), hidden),
-        Part::SsmAlpha | Part::SsmBeta => (delta_net(|net| net.value_heads), hidden),
-        Part::SsmOut => (hidden, delta_net(Hybrid::value_width)),
-        Part::SsmConv => (delta_net(Hybrid::conv_width), delta_net(|net| net.kernel)),
-        Part::SsmDt | Part::SsmA => (delta_net(|net| net.value_heads), 0),
-        Part::SsmNorm => (delta_net(|net| net.head), 0),
-        Part::AttnQ => (config.heads * config.q_stride(), config.hidden),
-        Part::AttnK | Part::AttnV => (config.kv_width(), config.hidden),
-        Part::AttnOutput => (config.hidden, config.q_width()),
-        Part::FfnGate | Part::FfnUp => (config.ffn, config.hidden),
-        Part::FfnDown => (config.hidden, config.ffn),
-        Part::AttnNorm | Part::FfnNorm | Part::OutputNorm => (config.hidden, 0),
-        Part::AttnQNorm | Part::AttnKNorm => (config.head, 0),
-        Part::AttnSubNorm => (config.q_width(), 0),
-        Part::FfnSubNorm => (config.ffn, 0),
-        Part::MtpFc => (hidden, 2 * hidden),
-        Part::MtpTokenNorm | Part::MtpStateNorm | Part::MtpNorm => (hidden, 0),
-        Part::RopeFreqs => (config.rope.dim / 2, 0),
+    match role {
+        TensorRole::TokenEmbd | TensorRole::Output => (config.vocab, config.hidden),
+        TensorRole::AttnQkv => (delta_net(Hybrid::conv_width), hidden),
+        TensorRole::AttnGate => (delta_net(Hybrid::value_width), hidden),
+        TensorRole::SsmAlpha | TensorRole::SsmBeta => (delta_net(|net| net.value_heads), hidden),
+        TensorRole::SsmOut => (hidden, delta_net(Hybrid::value_width)),
+        TensorRole::SsmConv => (delta_net(Hybrid::conv_width), delta_net(|net| net.kernel)),
+        TensorRole::SsmDt | TensorRole::SsmA => (delta_net(|net| net.value_heads), 0),
+        TensorRole::SsmNorm => (delta_net(|net| net.head), 0),
+        TensorRole::AttnQ => (config.heads * config.q_stride(), config.hidden),
+        TensorRole::AttnK | TensorRole::AttnV => (config.kv_width(), config.hidden),
+        TensorRole::AttnOutput => (config.hidden, config.q_width()),
+        TensorRole::FfnGate | TensorRole::FfnUp => (config.ffn, config.hidden),
+        TensorRole::FfnDown => (config.hidden, config.ffn),
+        TensorRole::AttnNorm | TensorRole::FfnNorm | TensorRole::OutputNorm => (config.hidden, 0),
+        TensorRole::AttnQNorm | TensorRole::AttnKNorm => (config.head, 0),
+        TensorRole::AttnSubNorm => (config.q_width(), 0),
+        TensorRole::FfnSubNorm => (config.ffn, 0),
+        TensorRole::MtpFc => (hidden, 2 * hidden),
+        TensorRole::MtpTokenNorm | TensorRole::MtpStateNorm | TensorRole::MtpNorm => (hidden, 0),
+        TensorRole::RopeFreqs => (config.rope.dim / 2, 0),
     }
 }
 
@@ -298,7 +310,7 @@ fn place(config: &Config, slot: Slot, tensor: &Arc<Tensor>) -> Result<Item> {
     if !has_place(config, slot) {
         return Err(no_place(config, tensor));
     }
-    let (rows, cols) = sizes(config, slot.part);
+    let (rows, cols) = sizes(config, slot.role);
     let storage = tensor.runnable()?;
     let packing = config.mlx.as_ref().map(|mlx| mlx.of(slot));
     let is_weight = slot.is_matrix() && slot.field == Field::Weight;
@@ -311,7 +323,7 @@ fn place(config: &Config, slot: Slot, tensor: &Arc<Tensor>) -> Result<Item> {
         let codes_per_word = packing.filter(|_| mlx.is_some()).map_or(1, |packing| 32 / packing.bits);
         let group = packing.map_or(1, |packing| packing.group);
         let mut expected = expected_shape(slot, (rows, cols), codes_per_word, group);
-        if slot.part == Part::SsmConv {
+        if slot.role == TensorRole::SsmConv {
             // Rows of one channel; MLX has moved the middle axis to the end.
             expected = match (config.naming, tensor.shape.last()) {
                 (Naming::Gguf, _) => vec![rows, cols],
@@ -346,18 +358,20 @@ fn place(config: &Config, slot: Slot, tensor: &Arc<Tensor>) -> Result<Item> {
 /// Whether the architecture has such a tensor.
 fn has_place(config: &Config, slot: Slot) -> bool {
     let matrix = slot.field(Field::Weight).is_matrix();
-    let inputs = |layer| matrices(config, layer).into_iter().flatten().any(|&own| own == slot.part);
+    let inputs = |layer| matrices(config, layer).into_iter().flatten().any(|&own| own == slot.role);
     let recurrent = slot.in_layer().is_some_and(|layer| config.delta_net(layer).is_some());
-    let part = match slot.part {
-        Part::AttnSubNorm => config.sub_norms && !recurrent,
-        Part::FfnSubNorm => config.sub_norms,
-        Part::AttnQNorm | Part::AttnKNorm => config.qk_norms && !recurrent,
-        Part::SsmConv | Part::SsmDt | Part::SsmA | Part::SsmNorm => recurrent,
-        Part::MtpFc | Part::MtpTokenNorm | Part::MtpStateNorm | Part::MtpNorm => slot.in_layer() == config.mtp_layer(),
+    let fits = match slot.role {
+        TensorRole::AttnSubNorm => config.sub_norms && !recurrent,
+        TensorRole::FfnSubNorm => config.sub_norms,
+        TensorRole::AttnQNorm | TensorRole::AttnKNorm => config.qk_norms && !recurrent,
+        TensorRole::SsmConv | TensorRole::SsmDt | TensorRole::SsmA | TensorRole::SsmNorm => recurrent,
+        TensorRole::MtpFc | TensorRole::MtpTokenNorm | TensorRole::MtpStateNorm | TensorRole::MtpNorm => {
+            slot.in_layer() == config.mtp_layer()
+        }
         _ => !slot.field(Field::Weight).is_matrix() || slot.in_layer().is_none_or(inputs),
     };
-    let biased = ATTENTION.into_iter().flatten().any(|&own| own == slot.part);
-    part && match slot.field {
+    let biased = ATTENTION.into_iter().flatten().any(|&own| own == slot.role);
+    fits && match slot.field {
         Field::Weight => true,
         Field::InNorm => config.in_norms.is_some() && biased,
         Field::Bias => biased,

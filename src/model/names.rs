@@ -5,7 +5,7 @@ use std::fmt;
 /// What a tensor is for. The order is the order of execution: weights are laid out in it. `activation_map.ts`
 /// has the numbers of the matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum TensorRole {
     TokenEmbd,
     RopeFreqs,
     AttnNorm,
@@ -44,7 +44,7 @@ pub enum Part {
 }
 
 /// How many there are, without those of an MTP head.
-pub const PARTS: usize = Part::Output as usize + 1;
+pub const ROLES: usize = TensorRole::Output as usize + 1;
 
 /// Which of its tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,7 +65,7 @@ pub enum Field {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Slot {
     layer: usize,
-    pub part: Part,
+    pub role: TensorRole,
     pub field: Field,
 }
 
@@ -73,13 +73,13 @@ const BEFORE: usize = 0;
 const BEHIND: usize = usize::MAX;
 
 impl Slot {
-    pub fn new(part: Part) -> Self {
-        let layer = if part < Part::AttnNorm { BEFORE } else { BEHIND };
-        Self { layer, part, field: Field::Weight }
+    pub fn new(role: TensorRole) -> Self {
+        let layer = if role < TensorRole::AttnNorm { BEFORE } else { BEHIND };
+        Self { layer, role, field: Field::Weight }
     }
 
-    pub fn layer(layer: usize, part: Part) -> Self {
-        Self { layer: layer + 1, part, field: Field::Weight }
+    pub fn layer(layer: usize, role: TensorRole) -> Self {
+        Self { layer: layer + 1, role, field: Field::Weight }
     }
 
     pub fn field(self, field: Field) -> Self {
@@ -91,7 +91,7 @@ impl Slot {
         self.layer
     }
 
-    /// Which layer, for the parts that layers have.
+    /// Which layer, for the roles that a layer has.
     pub fn in_layer(&self) -> Option<usize> {
         (self.layer != BEFORE && self.layer != BEHIND).then(|| self.layer - 1)
     }
@@ -99,22 +99,22 @@ impl Slot {
     pub fn is_matrix(&self) -> bool {
         self.field == Field::Weight
             && matches!(
-                self.part,
-                Part::TokenEmbd
-                    | Part::AttnQkv
-                    | Part::AttnGate
-                    | Part::SsmAlpha
-                    | Part::SsmBeta
-                    | Part::SsmOut
-                    | Part::AttnQ
-                    | Part::AttnK
-                    | Part::AttnV
-                    | Part::AttnOutput
-                    | Part::FfnGate
-                    | Part::FfnUp
-                    | Part::FfnDown
-                    | Part::Output
-                    | Part::MtpFc
+                self.role,
+                TensorRole::TokenEmbd
+                    | TensorRole::AttnQkv
+                    | TensorRole::AttnGate
+                    | TensorRole::SsmAlpha
+                    | TensorRole::SsmBeta
+                    | TensorRole::SsmOut
+                    | TensorRole::AttnQ
+                    | TensorRole::AttnK
+                    | TensorRole::AttnV
+                    | TensorRole::AttnOutput
+                    | TensorRole::FfnGate
+                    | TensorRole::FfnUp
+                    | TensorRole::FfnDown
+                    | TensorRole::Output
+                    | TensorRole::MtpFc
             )
     }
 }
@@ -126,97 +126,101 @@ pub enum Naming {
     HuggingFace,
 }
 
-/// The first name of a part is the one we say.
-const GGUF: &[(&str, Part)] = &[
-    ("attn_norm", Part::AttnNorm),
-    ("attn_qkv", Part::AttnQkv),
-    ("attn_gate", Part::AttnGate),
-    ("ssm_alpha", Part::SsmAlpha),
-    ("ssm_beta", Part::SsmBeta),
-    ("ssm_conv1d", Part::SsmConv),
-    ("ssm_norm", Part::SsmNorm),
-    ("ssm_out", Part::SsmOut),
-    ("attn_q", Part::AttnQ),
-    ("attn_k", Part::AttnK),
-    ("attn_v", Part::AttnV),
-    ("attn_q_norm", Part::AttnQNorm),
-    ("attn_k_norm", Part::AttnKNorm),
-    ("attn_sub_norm", Part::AttnSubNorm),
-    ("attn_output", Part::AttnOutput),
-    ("ffn_norm", Part::FfnNorm),
-    ("post_attention_norm", Part::FfnNorm),
-    ("ffn_gate", Part::FfnGate),
-    ("ffn_up", Part::FfnUp),
-    ("ffn_sub_norm", Part::FfnSubNorm),
-    ("ffn_down", Part::FfnDown),
-    ("nextn.eh_proj", Part::MtpFc),
-    ("nextn.enorm", Part::MtpTokenNorm),
-    ("nextn.hnorm", Part::MtpStateNorm),
-    ("nextn.shared_head_norm", Part::MtpNorm),
+/// The first name of a role is the one we say.
+const GGUF: &[(&str, TensorRole)] = &[
+    ("attn_norm", TensorRole::AttnNorm),
+    ("attn_qkv", TensorRole::AttnQkv),
+    ("attn_gate", TensorRole::AttnGate),
+    ("ssm_alpha", TensorRole::SsmAlpha),
+    ("ssm_beta", TensorRole::SsmBeta),
+    ("ssm_conv1d", TensorRole::SsmConv),
+    ("ssm_norm", TensorRole::SsmNorm),
+    ("ssm_out", TensorRole::SsmOut),
+    ("attn_q", TensorRole::AttnQ),
+    ("attn_k", TensorRole::AttnK),
+    ("attn_v", TensorRole::AttnV),
+    ("attn_q_norm", TensorRole::AttnQNorm),
+    ("attn_k_norm", TensorRole::AttnKNorm),
+    ("attn_sub_norm", TensorRole::AttnSubNorm),
+    ("attn_output", TensorRole::AttnOutput),
+    ("ffn_norm", TensorRole::FfnNorm),
+    ("post_attention_norm", TensorRole::FfnNorm),
+    ("ffn_gate", TensorRole::FfnGate),
+    ("ffn_up", TensorRole::FfnUp),
+    ("ffn_sub_norm", TensorRole::FfnSubNorm),
+    ("ffn_down", TensorRole::FfnDown),
+    ("nextn.eh_proj", TensorRole::MtpFc),
+    ("nextn.enorm", TensorRole::MtpTokenNorm),
+    ("nextn.hnorm", TensorRole::MtpStateNorm),
+    ("nextn.shared_head_norm", TensorRole::MtpNorm),
 ];
 
-const GGUF_GLOBAL: &[(&str, Part)] = &[
-    ("token_embd", Part::TokenEmbd),
-    ("rope_freqs", Part::RopeFreqs),
-    ("output_norm", Part::OutputNorm),
-    ("output", Part::Output),
+const GGUF_GLOBAL: &[(&str, TensorRole)] = &[
+    ("token_embd", TensorRole::TokenEmbd),
+    ("rope_freqs", TensorRole::RopeFreqs),
+    ("output_norm", TensorRole::OutputNorm),
+    ("output", TensorRole::Output),
 ];
 
-/// 1bitLLM's checkpoints have names of their own for the two inner norms; the first name of a part is the one we say.
-const HUGGING_FACE: &[(&str, Part)] = &[
-    ("input_layernorm", Part::AttnNorm),
-    ("linear_attn.in_proj_qkv", Part::AttnQkv),
-    ("linear_attn.in_proj_z", Part::AttnGate),
-    ("linear_attn.in_proj_a", Part::SsmAlpha),
-    ("linear_attn.in_proj_b", Part::SsmBeta),
-    ("linear_attn.conv1d", Part::SsmConv),
-    ("linear_attn.norm", Part::SsmNorm),
-    ("linear_attn.out_proj", Part::SsmOut),
-    ("self_attn.q_proj", Part::AttnQ),
-    ("self_attn.k_proj", Part::AttnK),
-    ("self_attn.v_proj", Part::AttnV),
-    ("self_attn.q_norm", Part::AttnQNorm),
-    ("self_attn.k_norm", Part::AttnKNorm),
-    ("self_attn.attn_sub_norm", Part::AttnSubNorm),
-    ("self_attn.inner_attn_ln", Part::AttnSubNorm),
-    ("self_attn.o_proj", Part::AttnOutput),
-    ("post_attention_layernorm", Part::FfnNorm),
-    ("mlp.gate_proj", Part::FfnGate),
-    ("mlp.up_proj", Part::FfnUp),
-    ("mlp.ffn_sub_norm", Part::FfnSubNorm),
-    ("mlp.ffn_layernorm", Part::FfnSubNorm),
-    ("mlp.down_proj", Part::FfnDown),
-    ("eh_proj", Part::MtpFc),
-    ("enorm", Part::MtpTokenNorm),
-    ("hnorm", Part::MtpStateNorm),
-    ("shared_head.norm", Part::MtpNorm),
+/// 1bitLLM's checkpoints have names of their own for the two inner norms; the first name of a role is the one we say.
+const HUGGING_FACE: &[(&str, TensorRole)] = &[
+    ("input_layernorm", TensorRole::AttnNorm),
+    ("linear_attn.in_proj_qkv", TensorRole::AttnQkv),
+    ("linear_attn.in_proj_z", TensorRole::AttnGate),
+    ("linear_attn.in_proj_a", TensorRole::SsmAlpha),
+    ("linear_attn.in_proj_b", TensorRole::SsmBeta),
+    ("linear_attn.conv1d", TensorRole::SsmConv),
+    ("linear_attn.norm", TensorRole::SsmNorm),
+    ("linear_attn.out_proj", TensorRole::SsmOut),
+    ("self_attn.q_proj", TensorRole::AttnQ),
+    ("self_attn.k_proj", TensorRole::AttnK),
+    ("self_attn.v_proj", TensorRole::AttnV),
+    ("self_attn.q_norm", TensorRole::AttnQNorm),
+    ("self_attn.k_norm", TensorRole::AttnKNorm),
+    ("self_attn.attn_sub_norm", TensorRole::AttnSubNorm),
+    ("self_attn.inner_attn_ln", TensorRole::AttnSubNorm),
+    ("self_attn.o_proj", TensorRole::AttnOutput),
+    ("post_attention_layernorm", TensorRole::FfnNorm),
+    ("mlp.gate_proj", TensorRole::FfnGate),
+    ("mlp.up_proj", TensorRole::FfnUp),
+    ("mlp.ffn_sub_norm", TensorRole::FfnSubNorm),
+    ("mlp.ffn_layernorm", TensorRole::FfnSubNorm),
+    ("mlp.down_proj", TensorRole::FfnDown),
+    ("eh_proj", TensorRole::MtpFc),
+    ("enorm", TensorRole::MtpTokenNorm),
+    ("hnorm", TensorRole::MtpStateNorm),
+    ("shared_head.norm", TensorRole::MtpNorm),
 ];
 
-/// What Qwen's checkpoints call the parts of an MTP head that are no part of its layer.
-const MTP: [(&str, Part); 4] = [
-    ("fc", Part::MtpFc),
-    ("pre_fc_norm_embedding", Part::MtpTokenNorm),
-    ("pre_fc_norm_hidden", Part::MtpStateNorm),
-    ("norm", Part::MtpNorm),
+/// What Qwen's checkpoints call the tensors of an MTP head that do not belong to its layer.
+const MTP: [(&str, TensorRole); 4] = [
+    ("fc", TensorRole::MtpFc),
+    ("pre_fc_norm_embedding", TensorRole::MtpTokenNorm),
+    ("pre_fc_norm_hidden", TensorRole::MtpStateNorm),
+    ("norm", TensorRole::MtpNorm),
 ];
 /// How the names of an MTP head begin there.
 const MTP_PREFIXES: [&str; 2] = ["mtp.", "model.mtp."];
 
-const HUGGING_FACE_GLOBAL: &[(&str, Part)] =
-    &[("model.embed_tokens", Part::TokenEmbd), ("model.norm", Part::OutputNorm), ("lm_head", Part::Output)];
+const HUGGING_FACE_GLOBAL: &[(&str, TensorRole)] = &[
+    ("model.embed_tokens", TensorRole::TokenEmbd),
+    ("model.norm", TensorRole::OutputNorm),
+    ("lm_head", TensorRole::Output),
+];
 
 /// Names of a layer that are whole, without a suffix for what the tensor holds.
-const GGUF_WHOLE: &[(&str, Part)] = &[("ssm_a", Part::SsmA), ("ssm_dt.bias", Part::SsmDt)];
-const HUGGING_FACE_WHOLE: &[(&str, Part)] = &[("linear_attn.A_log", Part::SsmA), ("linear_attn.dt_bias", Part::SsmDt)];
+const GGUF_WHOLE: &[(&str, TensorRole)] = &[("ssm_a", TensorRole::SsmA), ("ssm_dt.bias", TensorRole::SsmDt)];
+const HUGGING_FACE_WHOLE: &[(&str, TensorRole)] =
+    &[("linear_attn.A_log", TensorRole::SsmA), ("linear_attn.dt_bias", TensorRole::SsmDt)];
 
 /// Prefixes of the text part of a model that has others: that of a layer, and what stands for it here.
-const TEXT_PARTS: [&str; 2] = ["model.language_model.", "language_model.model."];
+const TEXT_PREFIXES: [&str; 2] = ["model.language_model.", "language_model.model."];
 
 /// How names begin in files of the model without its head, as sentence embedders have them.
 const BARE: [&str; 3] = ["embed_tokens.", "layers.", "norm."];
 
-fn part(table: &[(&str, Part)], name: &str) -> Option<Part> {
-    table.iter().find(|(known, _)| *known == name).map(|&(_, part)| part)
+fn role(table: &[(&str, TensorRole)], name: &str) -> Option<TensorRole> {
+    table.iter().find(|(known, _)| *known == name).map(|&(_, role)| role)
 }
 
 impl Naming {
@@ -235,7 +239,7 @@ impl Naming {
         }
     }
 
-    fn tables(self) -> [&'static [(&'static str, Part)]; 3] {
+    fn tables(self) -> [&'static [(&'static str, TensorRole)]; 3] {
         match self {
             Self::Gguf => [GGUF, GGUF_GLOBAL, GGUF_WHOLE],
             Self::HuggingFace => [HUGGING_FACE, HUGGING_FACE_GLOBAL, HUGGING_FACE_WHOLE],
@@ -253,7 +257,7 @@ impl Naming {
     #[inline(never)]
     pub fn slot<'a>(self, name: &'a str) -> Option<Slot> {
         if self == Self::HuggingFace {
-            if let Some(rest) = TEXT_PARTS.iter().find_map(|prefix| name.strip_prefix(prefix)) {
+            if let Some(rest) = TEXT_PREFIXES.iter().find_map(|prefix| name.strip_prefix(prefix)) {
                 return self.slot(&format!("model.{rest}"));
             }
             if let Some(rest) = name.strip_prefix("language_model.") {
@@ -266,8 +270,8 @@ impl Naming {
         let [layers, globals, whole] = self.tables();
         let in_layer = name.strip_prefix(self.layer_prefix()).and_then(|rest| rest.split_once('.'));
         let number = |number: &str| number.parse::<u16>().ok().map(usize::from);
-        if let Some((layer, part)) = in_layer.and_then(|(layer, rest)| Some((layer, part(whole, rest)?))) {
-            return Some(Slot::layer(number(layer)?, part));
+        if let Some((layer, role)) = in_layer.and_then(|(layer, rest)| Some((layer, role(whole, rest)?))) {
+            return Some(Slot::layer(number(layer)?, role));
         }
         let stem_of = |name: &'a str| {
             self.suffixes().iter().find_map(|&(suffix, field)| Some((name.strip_suffix(suffix)?, field)))
@@ -275,11 +279,11 @@ impl Naming {
         let (slot, field) = match in_layer {
             Some((layer, rest)) => {
                 let (stem, field) = stem_of(rest)?;
-                (Slot::layer(number(layer)?, part(layers, stem)?), field)
+                (Slot::layer(number(layer)?, role(layers, stem)?), field)
             }
             None => {
                 let (stem, field) = stem_of(name)?;
-                (Slot::new(part(globals, stem)?), field)
+                (Slot::new(role(globals, stem)?), field)
             }
         };
         Some(slot.field(field))
@@ -296,7 +300,7 @@ impl Naming {
             return self.slot(&format!("model.layers.{layers}.{rest}"));
         }
         let (stem, field) = self.suffixes().iter().find_map(|&(end, field)| Some((rest.strip_suffix(end)?, field)))?;
-        Some(Slot::layer(layers, part(&MTP, stem)?).field(field))
+        Some(Slot::layer(layers, role(&MTP, stem)?).field(field))
     }
 
     /// The layer that a name speaks of, whatever follows.
@@ -308,8 +312,9 @@ impl Naming {
     /// The name of a place, for messages.
     pub fn name(self, slot: Slot) -> impl fmt::Display {
         let [layers, globals, whole] = self.tables();
-        let name =
-            |table: &[(&'static str, Part)]| table.iter().find(|(_, part)| *part == slot.part).map(|(name, _)| *name);
+        let name = |table: &[(&'static str, TensorRole)]| {
+            table.iter().find(|(_, role)| *role == slot.role).map(|(name, _)| *name)
+        };
         let suffix = self.suffixes().iter().find(|(_, field)| *field == slot.field).map_or(".?", |(suffix, _)| suffix);
         match slot.in_layer() {
             Some(layer) => {
@@ -388,12 +393,12 @@ mod tests {
     #[test]
     fn slots_sort_as_they_run() {
         let slots = [
-            Slot::new(Part::TokenEmbd),
-            Slot::layer(0, Part::AttnQ),
-            Slot::layer(0, Part::FfnDown),
-            Slot::layer(1, Part::AttnQ),
-            Slot::new(Part::OutputNorm),
-            Slot::new(Part::Output),
+            Slot::new(TensorRole::TokenEmbd),
+            Slot::layer(0, TensorRole::AttnQ),
+            Slot::layer(0, TensorRole::FfnDown),
+            Slot::layer(1, TensorRole::AttnQ),
+            Slot::new(TensorRole::OutputNorm),
+            Slot::new(TensorRole::Output),
         ];
         assert!(slots.is_sorted());
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::config::Config;
 use super::head::TYPES;
-use super::names::{PARTS, Slot};
+use super::names::{ROLES, Slot};
 use super::plan::MOST_HEAD_ROWS;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::act::Precision;
@@ -149,7 +149,7 @@ impl Options {
         match self.activations.as_ref()? {
             Activations::All(precision) => Some(*precision),
             Activations::Map(map) => {
-                let digit = map.as_bytes().get(slot.in_layer()? * PARTS + slot.part as usize)?;
+                let digit = map.as_bytes().get(slot.in_layer()? * ROLES + slot.role as usize)?;
                 Precision::ALL.get(usize::from(digit.wrapping_sub(b'1'))).copied()
             }
         }

@@ -14,7 +14,7 @@ use super::config::{Config, Training};
 use super::forward::{Prefill, guessed_values};
 use super::head;
 use super::items::{Item, Reading, Target, has_mtp, items};
-use super::names::Part;
+use super::names::TensorRole;
 use super::options::{OneBitSums, Options, TernaryPacking};
 use super::probes::Probe;
 use super::weights::precision;
@@ -85,7 +85,7 @@ pub struct Plan {
     pub warnings: Vec<String>,
     pub(super) probes: Vec<Probe>,
     /// What probing found of each kind of matrix: whether one scale a row is enough.
-    pub(super) row_scaled: LiteMap<Part, bool>,
+    pub(super) row_scaled: LiteMap<TensorRole, bool>,
     /// How I2_S tensors interleave their codes, where there are any.
     pub i2s: Option<(Interleave, Known)>,
     /// Milliseconds that measurements have taken so far.
@@ -189,7 +189,7 @@ impl Plan {
 
     /// Whether the embedding is the head.
     pub fn tied(&self) -> bool {
-        !self.items.iter().any(|item| item.slot.part == Part::Output)
+        !self.items.iter().any(|item| item.slot.role == TensorRole::Output)
     }
 
     /// What one position takes in the KV cache.
@@ -368,7 +368,7 @@ impl Plan {
         match item.tensor.content() {
             Some(Content::Blocks { layout, .. }) => Layout { scales: Scales::Row, ..layout } == Layout::TERNARY,
             // The small matrices of a gated delta net are floats in any model.
-            Some(Content::Dense(_)) if matches!(item.slot.part, Part::SsmAlpha | Part::SsmBeta) => false,
+            Some(Content::Dense(_)) if matches!(item.slot.role, TensorRole::SsmAlpha | TensorRole::SsmBeta) => false,
             Some(Content::Dense(_)) => item.slot.in_layer().is_some() && !self.config.latent,
             _ => false,
         }
@@ -379,7 +379,7 @@ impl Plan {
         for index in 0..self.items.len() {
             let item = &self.items[index];
             let Target::Matrix(shape, _) = item.target else { continue };
-            let joined = self.open(item) && self.row_scaled.get(&item.slot.part) == Some(&true);
+            let joined = self.open(item) && self.row_scaled.get(&item.slot.role) == Some(&true);
             let ternary = Packing::Ints(Layout::TERNARY);
             let (reading, packing) = match item.tensor.runnable()?.content {
                 _ if joined => (Reading::Joined, ternary),
@@ -430,7 +430,7 @@ fn layers(config: &Config, options: &Options) -> Range<usize> {
 #[inline(never)]
 fn is_own(config: &Config, item: &Item, layers: &Range<usize>) -> bool {
     let first = layers.start == 0;
-    let shared = first || item.slot.part == Part::RopeFreqs;
+    let shared = first || item.slot.role == TensorRole::RopeFreqs;
     let own = |layer| layers.contains(&layer) || first && config.mtp_layer() == Some(layer);
     item.slot.in_layer().map_or(shared, own)
 }

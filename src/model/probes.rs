@@ -5,7 +5,7 @@ use litemap::LiteMap;
 use super::config::Config;
 use super::interleave;
 use super::items::{Item, Reading, Target};
-use super::names::{Part, Slot};
+use super::names::{Slot, TensorRole};
 use super::plan::{ByteRange, Known, Plan};
 use crate::error::Result;
 use crate::formats::Tensor;
@@ -37,7 +37,7 @@ impl Plan {
                 continue;
             }
             let scale = row_scale(&item.tensor, rows.as_ref())?;
-            let entry = self.row_scaled.entry(item.slot.part).or_insert(true);
+            let entry = self.row_scaled.entry(item.slot.role).or_insert(true);
             *entry &= scale.is_some();
         }
         let layers = neurons
@@ -59,9 +59,9 @@ impl Plan {
             return;
         }
         // The first and the last row of the first and the last tensor of each kind.
-        let mut kinds: LiteMap<Part, Vec<usize>> = LiteMap::new();
+        let mut kinds: LiteMap<TensorRole, Vec<usize>> = LiteMap::new();
         for (index, item) in self.items.iter().enumerate().filter(|(_, item)| self.open(item)) {
-            kinds.entry(item.slot.part).or_default().push(index);
+            kinds.entry(item.slot.role).or_default().push(index);
         }
         for (_, items) in kinds {
             let mut chosen = vec![items[0], items[items.len() - 1]];
@@ -93,13 +93,14 @@ impl Plan {
         if !hidden.is_multiple_of(128) || !ffn.is_multiple_of(128) {
             return;
         }
-        let find = |layer, part| {
-            self.items.iter().position(|item| item.slot == Slot::layer(layer, part) && is_i2s(&item.tensor))
+        let find = |layer, role| {
+            self.items.iter().position(|item| item.slot == Slot::layer(layer, role) && is_i2s(&item.tensor))
         };
         let mut chosen = vec![0, layers - 1];
         chosen.dedup();
-        let pairs =
-            chosen.into_iter().filter_map(|layer| Some((find(layer, Part::FfnUp)?, find(layer, Part::FfnDown)?)));
+        let pairs = chosen
+            .into_iter()
+            .filter_map(|layer| Some((find(layer, TensorRole::FfnUp)?, find(layer, TensorRole::FfnDown)?)));
         for (up, down) in pairs.collect::<Vec<_>>() {
             for (item, rows, cols) in
                 [(up, ffn.min(interleave::NEURONS), hidden), (down, hidden.min(interleave::ROWS), ffn)]

@@ -17,12 +17,12 @@ pub struct Model {
     pub config: Config,
     /// The layers that are computed here: all, or those of one part of a split model. Embedding, output norm and head are empty in all parts
     /// but the first.
-    pub part: Range<usize>,
+    pub layer_range: Range<usize>,
     /// Whether every matrix of the layers here is ternary with one scale.
     pub single: bool,
     /// `[vocab, hidden]`; the head too, where the two are tied.
     pub embedding: Matrix,
-    /// Those of [`Self::part`].
+    /// Those of [`Self::layer_range`].
     pub layers: Vec<Layer>,
     /// The MTP head, where one is loaded.
     pub mtp: Option<Box<Mtp>>,

@@ -12,7 +12,7 @@ use crate::kernels::sections;
 use crate::model::config::{Config, HeadOrder, Hybrid, MOST_RANK, Terms};
 use crate::model::items::{check_shape, matrices, sizes};
 use crate::model::load::decode::finite;
-use crate::model::names::{Naming, Part};
+use crate::model::names::{Naming, TensorRole};
 use crate::model::plan::ByteRange;
 use crate::model::weights::macs;
 use crate::quant::{Content, Float};
@@ -78,12 +78,12 @@ struct ValueHeads {
 }
 
 impl ValueHeads {
-    fn of(net: &Hybrid, part: Part) -> Option<Self> {
-        let (in_a, first, size) = match part {
-            Part::AttnQkv => (false, 2 * net.key_heads * net.head, net.head),
-            Part::AttnGate => (false, 0, net.head),
-            Part::SsmAlpha | Part::SsmBeta => (false, 0, 1),
-            Part::SsmOut => (true, 0, net.head),
+    fn of(net: &Hybrid, role: TensorRole) -> Option<Self> {
+        let (in_a, first, size) = match role {
+            TensorRole::AttnQkv => (false, 2 * net.key_heads * net.head, net.head),
+            TensorRole::AttnGate => (false, 0, net.head),
+            TensorRole::SsmAlpha | TensorRole::SsmBeta => (false, 0, 1),
+            TensorRole::SsmOut => (true, 0, net.head),
             _ => return None,
         };
         let share = net.value_heads / net.key_heads;
@@ -141,10 +141,10 @@ impl Loader {
         for branch in 0..=config.layers * INPUTS {
             let (layer, input) = (branch / INPUTS, branch % INPUTS);
             let inputs = matrices(config, layer);
-            let parts = if layer == config.layers { &[Part::Output][..] } else { inputs[input] };
-            let first: usize = inputs[..input].iter().map(|parts| parts.len()).sum();
-            let halves = &halves[layer * MATRICES + first..][..parts.len()];
-            let planned = loader.plan(config, terms, parts, halves)?;
+            let roles = if layer == config.layers { &[TensorRole::Output][..] } else { inputs[input] };
+            let first: usize = inputs[..input].iter().map(|roles| roles.len()).sum();
+            let halves = &halves[layer * MATRICES + first..][..roles.len()];
+            let planned = loader.plan(config, terms, roles, halves)?;
             for Pair { a, b, .. } in planned.iter().flat_map(|planned| &planned.pairs) {
                 (loader.places[*a], loader.places[*b]) = (branch, branch);
             }
@@ -161,12 +161,12 @@ impl Loader {
         &mut self,
         config: &Config,
         terms: &Terms,
-        parts: &[Part],
+        roles: &[TensorRole],
         halves: &[[Option<usize>; 2]],
     ) -> Result<Option<Planned>> {
-        let mut planned = Planned { width: 0, a: dense(0, 0, Float::F32), pairs: Vec::with_capacity(parts.len()) };
-        for (&part, half) in parts.iter().zip(halves) {
-            let ((rows, cols), first) = (sizes(config, part), planned.width);
+        let mut planned = Planned { width: 0, a: dense(0, 0, Float::F32), pairs: Vec::with_capacity(roles.len()) };
+        for (&role, half) in roles.iter().zip(halves) {
+            let ((rows, cols), first) = (sizes(config, role), planned.width);
             planned.width += rows;
             let Some(any) = half[0].or(half[1]) else { continue };
             let module = module(terms.naming, &self.tensors[any].name).map_or("", |(module, _)| module);
@@ -189,9 +189,9 @@ impl Loader {
             // Of different types together: as the widest.
             let same = planned.pairs.is_empty() || planned.a.packing == Packing::Dense(float_a);
             planned.a = dense(planned.a.rows + rank, cols, if same { float_a } else { Float::F32 });
-            let turns = matches!(part, Part::AttnQ | Part::AttnK) && terms.pairs != config.rope.pairs;
+            let turns = matches!(role, TensorRole::AttnQ | TensorRole::AttnK) && terms.pairs != config.rope.pairs;
             let reorders = |net: &&Hybrid| (terms.naming == Naming::Gguf) != (net.order == HeadOrder::Tiled);
-            let order = match config.hybrid.as_ref().filter(reorders).and_then(|net| ValueHeads::of(net, part)) {
+            let order = match config.hybrid.as_ref().filter(reorders).and_then(|net| ValueHeads::of(net, role)) {
                 Some(heads) => Order::ValueHeads(heads),
                 None if turns => Order::Pairs(config.head, config.rope.pairs),
                 None => Order::Same,
@@ -341,13 +341,13 @@ fn place(config: &Config, naming: Naming, tensor: &Tensor) -> Result<(usize, boo
     let known = "A and B of the layers' matrices or of the head";
     let (module, b) = module(naming, &tensor.name).ok_or_else(|| refuse(known))?;
     let slot = naming.slot(&format!("{module}.weight")).ok_or_else(|| refuse(known))?;
-    let position = |layer| matrices(config, layer).into_iter().flatten().position(|&part| part == slot.part);
+    let position = |layer| matrices(config, layer).into_iter().flatten().position(|&role| role == slot.role);
     let place = match slot.in_layer() {
         Some(layer) if layer >= config.layers => {
             return Err(refuse(&format!("layers 0 to {}", config.layers - 1)));
         }
         Some(layer) => layer * MATRICES + position(layer).ok_or_else(|| refuse(known))?,
-        None if slot.part == Part::Output => config.layers * MATRICES,
+        None if slot.role == TensorRole::Output => config.layers * MATRICES,
         None => return Err(refuse(known)),
     };
     Ok((place, b))

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::elementwise::{Gate, Pairs};
-use crate::model::names::{Naming, Part};
+use crate::model::names::{Naming, TensorRole};
 
 /// A value as an error shows it, in JSON. What serde_json writes itself with brings a second way to print floats, two kilobytes of the page.
 pub(super) struct Shown<'a>(pub &'a Json);
@@ -236,7 +236,7 @@ fn refuse_rotations(json: &Json, place: &str) -> Result<()> {
 }
 
 /// The projections that must have a bias.
-fn biases(json: &Json, kind: &Kind) -> Result<&'static [Part]> {
+fn biases(json: &Json, kind: &Kind) -> Result<&'static [TensorRole]> {
     let attention_bias = json_bool(json, "attention_bias")?.unwrap_or(false);
     let mlp_bias = json_bool(json, "mlp_bias")?.unwrap_or(false);
     Ok(match (attention_bias, mlp_bias) {
@@ -263,8 +263,15 @@ fn quantization(json: &Json, architecture: &str, kind: &Kind, mlx: bool) -> Resu
     Ok((Quantization { scale: ScaleMeaning::Multiply, in_norms: None, online, named: false }, warnings))
 }
 
-const ALL: [Part; 7] =
-    [Part::AttnQ, Part::AttnK, Part::AttnV, Part::AttnOutput, Part::FfnGate, Part::FfnUp, Part::FfnDown];
+const ALL: [TensorRole; 7] = [
+    TensorRole::AttnQ,
+    TensorRole::AttnK,
+    TensorRole::AttnV,
+    TensorRole::AttnOutput,
+    TensorRole::FfnGate,
+    TensorRole::FfnUp,
+    TensorRole::FfnDown,
+];
 
 struct Quantization {
     scale: ScaleMeaning,

@@ -20,7 +20,7 @@ use litemap::LiteMap;
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::limits;
 use crate::kernels::elementwise::{Gate, Pairs};
-use crate::model::names::{Field, Naming, Part, Slot};
+use crate::model::names::{Field, Naming, Slot, TensorRole};
 
 /// How training rounded the inputs of the layers' matrices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -105,7 +105,7 @@ pub struct Config {
     /// Weights in a rotated basis, where there are any.
     pub rotation: Option<Rotation>,
     /// Projections that must have a bias.
-    pub biases: &'static [Part],
+    pub biases: &'static [TensorRole],
     /// Integer codes with scales in tensors of their own, as MLX packs them.
     pub mlx: Option<Mlx>,
     /// What a user should know about the model.
@@ -168,7 +168,7 @@ struct Kind {
     qk_norms: bool,
     /// Gated delta nets beside gated attention.
     hybrid: bool,
-    biases: &'static [Part],
+    biases: &'static [TensorRole],
     training: Training,
 }
 
@@ -182,7 +182,7 @@ const LLAMA: Kind = Kind {
     training: Training::ByScales,
 };
 const BITNET: Kind = Kind { sub_norms: true, training: Training::Int8, ..LLAMA };
-const QWEN2: Kind = Kind { biases: &[Part::AttnQ, Part::AttnK, Part::AttnV], ..LLAMA };
+const QWEN2: Kind = Kind { biases: &[TensorRole::AttnQ, TensorRole::AttnK, TensorRole::AttnV], ..LLAMA };
 const QWEN3: Kind = Kind { qk_norms: true, ..LLAMA };
 const QWEN35: Kind = Kind { hybrid: true, ..QWEN3 };
 

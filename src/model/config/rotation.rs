@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Config, missing, refuse_rotation, unsupported};
 use crate::error::{Error, ErrorKind, Result};
 use crate::formats::gguf::Metadata;
-use crate::model::names::{Field, Naming, Part, Slot};
+use crate::model::names::{Field, Naming, Slot, TensorRole};
 
 /// Which weights are rotated, and how.
 #[derive(Clone, Debug, PartialEq)]
@@ -37,18 +37,18 @@ const KEYS: [&str; 10] = [
     "gdn_v_grouped",
 ];
 /// Matrices that may be rotated.
-const PARTS: [Part; 11] = [
-    Part::AttnQ,
-    Part::AttnK,
-    Part::AttnV,
-    Part::AttnOutput,
-    Part::AttnQkv,
-    Part::AttnGate,
-    Part::SsmOut,
-    Part::FfnGate,
-    Part::FfnUp,
-    Part::FfnDown,
-    Part::Output,
+const ROTATED: [TensorRole; 11] = [
+    TensorRole::AttnQ,
+    TensorRole::AttnK,
+    TensorRole::AttnV,
+    TensorRole::AttnOutput,
+    TensorRole::AttnQkv,
+    TensorRole::AttnGate,
+    TensorRole::SsmOut,
+    TensorRole::FfnGate,
+    TensorRole::FfnUp,
+    TensorRole::FfnDown,
+    TensorRole::Output,
 ];
 
 impl Rotation {
@@ -86,7 +86,8 @@ impl Rotation {
         let names = metadata.strings(&key("weight_names"))?.ok_or_else(|| missing(&key("weight_names")))?;
         let mut matrices = Vec::with_capacity(names.len());
         for name in names {
-            let slot = Naming::Gguf.slot(name).filter(|slot| PARTS.contains(&slot.part) && slot.field == Field::Weight);
+            let slot =
+                Naming::Gguf.slot(name).filter(|slot| ROTATED.contains(&slot.role) && slot.field == Field::Weight);
             let slot = slot.filter(|slot| slot.in_layer().is_none_or(|layer| layer < config.layers + config.mtp));
             let slot = slot.ok_or_else(|| unsupported(&key("weight_names"), "a layer's matrices or output", name))?;
             matrices.push(slot);

@@ -56,7 +56,7 @@ impl<I: Isa> Forward<I> {
         let past = self.operation.checked_sub(2)?;
         let (operation, config) = (self.at(self.operation - 1, model), &model.config);
         let number = past / LAYER.len();
-        let layer = model.part.start + number;
+        let layer = model.layer_range.start + number;
         let rows = self.rows.len();
         if rows == 0 {
             // Nothing was wanted of the last layer's: the operation did not run.
@@ -92,7 +92,7 @@ impl<I: Isa> Forward<I> {
             if self.largest(0).is_some() {
                 return;
             }
-            return self.trace_head(model, past - model.part.len() * LAYER.len(), note);
+            return self.trace_head(model, past - model.layer_range.len() * LAYER.len(), note);
         }
         if self.rows.is_empty() {
             return;
@@ -126,7 +126,7 @@ impl<I: Isa> Forward<I> {
                 }
                 let precision = part.spec.precision;
                 note(Traced {
-                    layer: Some(model.part.start + number),
+                    layer: Some(model.layer_range.start + number),
                     operation,
                     index,
                     matrix,

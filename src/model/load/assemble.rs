@@ -8,7 +8,7 @@ use crate::kernels::act::Precision;
 use crate::kernels::packed::{Matrix, MatrixShape, Packing};
 use crate::model::config::{ScaleMeaning, Training};
 use crate::model::items::{Item, Reading, matrices};
-use crate::model::names::{Field, Naming, Part, Slot};
+use crate::model::names::{Field, Naming, Slot, TensorRole};
 use crate::model::plan::Plan;
 use crate::model::weights::{DeltaNet, InputRotation, Layer, Linear, Model, Mtp, Projection, precision};
 use crate::quant::{Float, Layout};
@@ -38,7 +38,7 @@ impl PartialModel {
             self.model.layers.iter_mut().for_each(|layer| layer.round(training));
         }
         let number = self.model.layers.len();
-        let layer = assembler.layer(self.model.part.start + number, training)?;
+        let layer = assembler.layer(self.model.layer_range.start + number, training)?;
         let layer = self.numbered(layer);
         self.model.layers.push(layer);
         Ok(changed)
@@ -48,7 +48,7 @@ impl PartialModel {
     /// same however a model is split.
     fn numbered(&self, layer: Layer) -> Layer {
         let model = &self.model;
-        let first = layer.delta_net.is_none() && model.config.drafts && model.part.start == 0;
+        let first = layer.delta_net.is_none() && model.config.drafts && model.layer_range.start == 0;
         let before = model.layers.iter().filter(|other| other.delta_net.is_some() == layer.delta_net.is_some());
         Layer { index: before.count() + usize::from(first), ..layer }
     }
@@ -57,12 +57,12 @@ impl PartialModel {
     pub fn push_mtp(&mut self, mut assembler: Assembler, number: usize) -> Result<()> {
         // Whatever the layers are, its weights are rounded as those of a model that was trained with floats.
         let training = self.model.config.training.of(false);
-        let slot = |part| Slot::layer(number, part);
+        let slot = |role| Slot::layer(number, role);
         let mtp = Mtp {
-            token_norm: assembler.gain(slot(Part::MtpTokenNorm)),
-            state_norm: assembler.gain(slot(Part::MtpStateNorm)),
-            fc: assembler.linear(number, &[Part::MtpFc], training)?,
-            norm: assembler.optional_gain(slot(Part::MtpNorm)),
+            token_norm: assembler.gain(slot(TensorRole::MtpTokenNorm)),
+            state_norm: assembler.gain(slot(TensorRole::MtpStateNorm)),
+            fc: assembler.linear(number, &[TensorRole::MtpFc], training)?,
+            norm: assembler.optional_gain(slot(TensorRole::MtpNorm)),
             layer: assembler.layer(number, training)?,
         };
         self.model.mtp = Some(Box::new(mtp));
@@ -76,21 +76,21 @@ impl Assembler<'_> {
         let mut model = partial.model;
         // The head is no BitNet layer: training leaves it as it is, unless it is packed like one.
         let packed = |sink: &Sink| sink.reading == Reading::HfPacked;
-        let head_training = match self.items.get(&Slot::new(Part::Output)).is_some_and(packed) {
+        let head_training = match self.items.get(&Slot::new(TensorRole::Output)).is_some_and(packed) {
             true => Training::Int8,
             false => Training::Float,
         };
-        if self.items.contains_key(&Slot::new(Part::Output)) {
-            model.head = Some(self.matrix(Slot::new(Part::Output))?);
+        if self.items.contains_key(&Slot::new(TensorRole::Output)) {
+            model.head = Some(self.matrix(Slot::new(TensorRole::Output))?);
         }
-        let asked = self.plan.options.rounding(Slot::new(Part::Output));
+        let asked = self.plan.options.rounding(Slot::new(TensorRole::Output));
         model.head_precision = precision(asked, head_training, model.head().shape.packing);
         model.head_rotation = match model.head {
-            Some(_) => self.rotation(Slot::new(Part::Output), model.config.hidden)?,
+            Some(_) => self.rotation(Slot::new(TensorRole::Output), model.config.hidden)?,
             // Products with rotated rows are those of a rotated input.
             None => model.embedding_rotation.clone(),
         };
-        model.output_norm = self.optional_gain(Slot::new(Part::OutputNorm)).unwrap_or_default();
+        model.output_norm = self.optional_gain(Slot::new(TensorRole::OutputNorm)).unwrap_or_default();
         Ok(model)
     }
 
@@ -98,20 +98,20 @@ impl Assembler<'_> {
     pub fn before_layers(&mut self) -> Result<PartialModel> {
         let config = self.plan.config.clone();
         let factors = self.frequency_factors()?;
-        let part = self.plan.layers();
+        let layer_range = self.plan.layers();
         let empty =
             MatrixShape { rows: 0, cols: 0, packing: Packing::Dense(Float::F32), parts: 1, lookup: false, five: false };
-        let embedding = match part.start {
-            0 => self.matrix(Slot::new(Part::TokenEmbd))?,
+        let embedding = match layer_range.start {
+            0 => self.matrix(Slot::new(TensorRole::TokenEmbd))?,
             _ => Matrix::reserve(empty)?,
         };
         let model = Model {
-            layers: Vec::with_capacity(part.len()),
+            layers: Vec::with_capacity(layer_range.len()),
             mtp: None,
-            part,
+            layer_range,
             single: true,
             embedding,
-            embedding_rotation: self.rotation(Slot::new(Part::TokenEmbd), config.hidden)?,
+            embedding_rotation: self.rotation(Slot::new(TensorRole::TokenEmbd), config.hidden)?,
             head_rotation: None,
             output_norm: Vec::new(),
             head_precision: Precision::Float,
@@ -123,26 +123,26 @@ impl Assembler<'_> {
     }
 
     fn layer(&mut self, layer: usize, training: Training) -> Result<Layer> {
-        let slot = |part| Slot::layer(layer, part);
+        let slot = |role| Slot::layer(layer, role);
         let [qkv, output, gate_up, down] = matrices(&self.plan.config, layer);
         Ok(Layer {
-            attn_norm: self.gain(slot(Part::AttnNorm)),
+            attn_norm: self.gain(slot(TensorRole::AttnNorm)),
             qkv: self.linear(layer, qkv, training)?,
-            q_norm: self.optional_gain(slot(Part::AttnQNorm)),
-            k_norm: self.optional_gain(slot(Part::AttnKNorm)),
-            attn_sub_norm: self.optional(slot(Part::AttnSubNorm)),
+            q_norm: self.optional_gain(slot(TensorRole::AttnQNorm)),
+            k_norm: self.optional_gain(slot(TensorRole::AttnKNorm)),
+            attn_sub_norm: self.optional(slot(TensorRole::AttnSubNorm)),
             output: self.linear(layer, output, training)?,
             delta_net: self.delta_net(layer),
             index: 0,
-            ffn_norm: self.gain(slot(Part::FfnNorm)),
+            ffn_norm: self.gain(slot(TensorRole::FfnNorm)),
             gate_up: self.linear(layer, gate_up, training)?,
-            ffn_sub_norm: self.optional(slot(Part::FfnSubNorm)),
+            ffn_sub_norm: self.optional(slot(TensorRole::FfnSubNorm)),
             down: self.linear(layer, down, training)?,
         })
     }
 
     fn frequency_factors(&mut self) -> Result<Option<Vec<f32>>> {
-        let factors = self.optional(Slot::new(Part::RopeFreqs));
+        let factors = self.optional(Slot::new(TensorRole::RopeFreqs));
         match factors.iter().flatten().find(|&&factor| factor <= 0.0) {
             None => Ok(factors),
             Some(bad) => Err(Error::new(ErrorKind::BadValue, "a frequency is divided by this")
@@ -159,7 +159,7 @@ impl Assembler<'_> {
         };
         let mut matrices = self.items.iter().filter_map(|(slot, sink)| match &sink.kind {
             // The small matrices of a gated delta net stay floats in any training.
-            Kind::Matrix(_) if matches!(slot.part, Part::SsmAlpha | Part::SsmBeta) => None,
+            Kind::Matrix(_) if matches!(slot.role, TensorRole::SsmAlpha | TensorRole::SsmBeta) => None,
             Kind::Matrix(matrix) if slot.in_layer().is_some() => Some((matrix, sink.tensor.is_dense())),
             _ => None,
         });
@@ -169,7 +169,7 @@ impl Assembler<'_> {
     /// What a norm multiplies by. MLX, which turns the axes of the convolution, stores norms with the 1 that others leave out.
     fn gain(&mut self, slot: Slot) -> Vec<f32> {
         let mut weights = self.vector(slot);
-        let turned = |item: &Item| item.slot.part == Part::SsmConv && item.tensor.shape.get(2) == Some(&1);
+        let turned = |item: &Item| item.slot.role == TensorRole::SsmConv && item.tensor.shape.get(2) == Some(&1);
         if self.plan.config.gain_from_one && !self.plan.items.iter().any(turned) {
             weights.iter_mut().for_each(|weight| *weight += 1.0);
         }
@@ -184,25 +184,25 @@ impl Assembler<'_> {
     fn delta_net(&mut self, layer: usize) -> Option<DeltaNet> {
         let config = &self.plan.config;
         let kernel = config.delta_net(layer)?.kernel;
-        let mut vector = |part| self.vector(Slot::layer(layer, part));
-        let (channels, mut a) = (vector(Part::SsmConv), vector(Part::SsmA));
+        let mut vector = |role| self.vector(Slot::layer(layer, role));
+        let (channels, mut a) = (vector(TensorRole::SsmConv), vector(TensorRole::SsmA));
         if config.naming == Naming::HuggingFace {
             // A checkpoint has the logarithm of what GGUF has.
             a.iter_mut().for_each(|a| *a = -libm::exp(f64::from(*a)) as f32);
         }
         let conv = (0..kernel).map(|at| channels.chunks_exact(kernel).map(|channel| channel[at]).collect());
-        Some(DeltaNet { conv: conv.collect(), a, dt: vector(Part::SsmDt), norm: vector(Part::SsmNorm) })
+        Some(DeltaNet { conv: conv.collect(), a, dt: vector(TensorRole::SsmDt), norm: vector(TensorRole::SsmNorm) })
     }
 
     /// How the input of a matrix is rotated, of so many values.
     fn rotation(&self, slot: Slot, width: usize) -> Result<Option<InputRotation>> {
         let config = &self.plan.config;
         let Some(rotation) = &config.rotation else { return Ok(None) };
-        let embedding = slot.part == Part::TokenEmbd && rotation.embedding;
+        let embedding = slot.role == TensorRole::TokenEmbd && rotation.embedding;
         if !embedding && rotation.matrices.binary_search(&slot).is_err() {
             return Ok(None);
         }
-        let heads = config.hybrid.as_ref().filter(|_| slot.part == Part::SsmOut && rotation.grouped);
+        let heads = config.hybrid.as_ref().filter(|_| slot.role == TensorRole::SsmOut && rotation.grouped);
         let grouped = heads.map(|net| (net.key_heads, net.value_heads));
         Ok(Some(InputRotation { block: rotation.block, signs: rotation.signs(width)?, grouped }))
     }
@@ -250,12 +250,12 @@ impl Assembler<'_> {
         Ok(*matrix)
     }
 
-    fn linear(&mut self, layer: usize, parts: &[Part], training: Training) -> Result<Linear> {
+    fn linear(&mut self, layer: usize, roles: &[TensorRole], training: Training) -> Result<Linear> {
         let config = &self.plan.config;
         let eps = config.in_norms;
-        let mut projections = Vec::with_capacity(parts.len());
-        for &part in parts {
-            let slot = Slot::layer(layer, part);
+        let mut projections = Vec::with_capacity(roles.len());
+        for &role in roles {
+            let slot = Slot::layer(layer, role);
             let norm = eps.map(|eps| (self.vector(slot.field(Field::InNorm)), eps));
             let mut bias = self.optional(slot.field(Field::Bias));
             // transformers' AutoBitLinear multiplies what the product and the bias add up to.
