@@ -24,7 +24,7 @@ impl<I: Isa> Engine<I> {
             return;
         }
         let admitted = admit(&self.limits, self.queue(running));
-        self.turn = (self.turn + admitted.len()) % 2;
+        self.extra_arrivals = (self.extra_arrivals + admitted.len()) % 2;
         for (id, lane) in admitted {
             if let Some(request) = self.requests.get_mut(&id) {
                 request.admit(lane);
@@ -36,7 +36,7 @@ impl<I: Isa> Engine<I> {
         let mut queue = Queue {
             running,
             arrivals: 0,
-            turn: self.turn,
+            extra_arrivals: self.extra_arrivals,
             promised: 0,
             available: self.cache.allocator().available() + self.kept_blocks(),
             idle: 0,

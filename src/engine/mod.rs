@@ -109,8 +109,8 @@ pub struct Engine<I: Isa> {
     prefilled: Option<PrefilledPrompt>,
     next: u32,
     steps: u64,
-    /// See [`scheduler::Queue::turn`].
-    turn: usize,
+    /// See [`scheduler::Queue::extra_arrivals`].
+    extra_arrivals: usize,
 }
 
 impl<I: Isa> Engine<I> {
@@ -144,7 +144,7 @@ impl<I: Isa> Engine<I> {
             prefilled: None,
             next: 0,
             steps: 0,
-            turn: 1,
+            extra_arrivals: 1,
         }
     }
 

@@ -102,8 +102,8 @@ pub(super) struct Queue {
     pub running: usize,
     /// Running requests of the lane [`Lane::Arrival`], with those that await logits.
     pub arrivals: usize,
-    /// Which lane a place falls to that is left over from two equal halves: 0 for short jobs, 1 for arrivals.
-    pub turn: usize,
+    /// Places that arrivals get beyond half, where two equal halves leave one over: 0, when the short jobs get it, or 1. They alternate.
+    pub extra_arrivals: usize,
     /// Blocks that running requests need for their prompts and first answers.
     pub promised: usize,
     /// Blocks that are free or evictable.
@@ -130,7 +130,7 @@ pub(super) struct Waiting {
 pub(super) fn admit(limits: &Limits, mut queue: Queue) -> Vec<(RequestId, Lane)> {
     let mut admitted = Vec::new();
     while queue.running < limits.sequences {
-        let short = !limits.fcfs && queue.arrivals >= (limits.sequences + queue.turn) / 2;
+        let short = !limits.fcfs && queue.arrivals >= (limits.sequences + queue.extra_arrivals) / 2;
         let line = 0..queue.waiting.len();
         let next = if short { line.min_by_key(|&i| bucket(queue.waiting[i].tokens)) } else { line.min() };
         let Some(index) = next else { break };
@@ -144,7 +144,7 @@ pub(super) fn admit(limits: &Limits, mut queue: Queue) -> Vec<(RequestId, Lane)>
         queue.arrivals += usize::from(!short);
         queue.promised += needs;
         queue.idle -= holds;
-        queue.turn = 1 - queue.turn;
+        queue.extra_arrivals = 1 - queue.extra_arrivals;
         admitted.push((id, if short { Lane::Short } else { Lane::Arrival }));
     }
     admitted

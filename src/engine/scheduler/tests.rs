@@ -11,7 +11,7 @@ const FCFS: Limits = Limits { fcfs: true, ..LIMITS };
 fn queue(lengths: &[usize]) -> Queue {
     let waiting = |(index, &tokens): (usize, &usize)| Waiting { id: id(index + 1), tokens, needs: 1, holds: 0 };
     let waiting = lengths.iter().enumerate().map(waiting).collect();
-    Queue { running: 0, arrivals: 0, turn: 1, promised: 0, available: 100, idle: 0, waiting }
+    Queue { running: 0, arrivals: 0, extra_arrivals: 1, promised: 0, available: 100, idle: 0, waiting }
 }
 
 fn id(number: usize) -> RequestId {
@@ -53,7 +53,7 @@ fn lengths_of_a_bucket_are_equal_so_that_arrival_decides() {
 #[test]
 fn a_place_left_over_goes_to_both_lanes_in_turns() {
     let limits = Limits { sequences: 1, ..LIMITS };
-    let queue = |turn| Queue { turn, ..queue(&[1000, 10]) };
+    let queue = |extra_arrivals| Queue { extra_arrivals, ..queue(&[1000, 10]) };
     assert_eq!(admitted(&limits, queue(1)), [(1, Lane::Arrival)]);
     assert_eq!(admitted(&limits, queue(0)), [(2, Lane::Short)]);
 }
@@ -71,7 +71,7 @@ fn long_requests_do_not_starve() {
         queue.running = running.len();
         queue.arrivals = running.iter().filter(|&&lane| lane == Lane::Arrival).count();
         let admitted = admit(&limits, queue.clone());
-        queue.turn = (queue.turn + admitted.len()) % 2;
+        queue.extra_arrivals = (queue.extra_arrivals + admitted.len()) % 2;
         queue.waiting.retain(|waiting| admitted.iter().all(|(id, _)| *id != waiting.id));
         long += admitted.iter().filter(|(id, _)| id.0 <= 3).count();
         running.extend(admitted.into_iter().map(|(_, lane)| lane));
