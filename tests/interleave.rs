@@ -7,7 +7,7 @@ use common::{Files, golden, need};
 use ternlight::error::ErrorKind;
 use ternlight::formats::{Tensor, safetensors};
 use ternlight::model::interleave::{NEURONS, ROWS, decide, scores};
-use ternlight::model::plan::Known;
+use ternlight::model::plan::InterleaveSource;
 use ternlight::model::{Options, Plan};
 use ternlight::quant::{Interleave, ternary};
 use ternlight::rng::Rng;
@@ -116,7 +116,7 @@ fn model(up: &[u8], down: &[u8], hidden: usize, ffn: usize, interleave: Interlea
     model.files()
 }
 
-fn known(plan: &Plan) -> (Interleave, Known) {
+fn known(plan: &Plan) -> (Interleave, InterleaveSource) {
     plan.i2s.expect("I2_S tensors")
 }
 
@@ -128,11 +128,11 @@ fn a_plan_asks_option_size_and_weights_in_this_order() {
     for interleave in BOTH {
         let files = model(&up, &down, hidden, ffn, interleave);
         let plan = files.plan(ask(None)).unwrap();
-        assert_eq!(known(&plan), (interleave, Known::Weights));
+        assert_eq!(known(&plan), (interleave, InterleaveSource::Weights));
         assert!(plan.warnings().is_empty());
         for asked in BOTH {
             let plan = files.plan(ask(Some(asked))).unwrap();
-            assert_eq!(known(&plan), (asked, Known::Option));
+            assert_eq!(known(&plan), (asked, InterleaveSource::Option));
             assert!(plan.warnings().is_empty());
         }
     }
@@ -140,7 +140,7 @@ fn a_plan_asks_option_size_and_weights_in_this_order() {
     let mut random = |count: usize| -> Vec<u8> { (0..count).map(|_| rng.below(3) as u8).collect() };
     let plan =
         model(&random(ffn * hidden), &random(hidden * ffn), hidden, ffn, Interleave::By64).plan(ask(None)).unwrap();
-    assert_eq!(known(&plan), (Interleave::By128, Known::Default));
+    assert_eq!(known(&plan), (Interleave::By128, InterleaveSource::Default));
     assert!(plan.warnings().iter().any(|warning| warning.contains("the weights do not tell")), "{:?}", plan.warnings());
 
     // 3 · 64 values are no groups of 128, and 3 · 20 are none of 64 either.
@@ -154,7 +154,7 @@ fn a_plan_asks_option_size_and_weights_in_this_order() {
         )
     };
     let plan = odd(3, 3 * 64).files().plan(ask(None)).unwrap();
-    assert_eq!(known(&plan), (Interleave::By64, Known::Size));
+    assert_eq!(known(&plan), (Interleave::By64, InterleaveSource::Size));
     let error = common::error(odd(3, 3 * 64).files().plan(ask(Some(Interleave::By128))));
     assert_eq!((error.kind, error.place.option.as_deref()), (ErrorKind::UnsupportedSetting, Some("i2s")));
 }
@@ -163,7 +163,7 @@ fn a_plan_asks_option_size_and_weights_in_this_order() {
 fn golden_files_of_random_weights_are_left_open() {
     for name in ["bitnet_packed.b158.I2_S", "llama_bitlinear.I2_S", "onebitllm_style.I2_S"] {
         let plan = Files::read(&golden(&format!("gguf/{name}.gguf"))).plan(Options::default()).unwrap();
-        assert_eq!(known(&plan), (Interleave::By128, Known::Default), "{name}");
+        assert_eq!(known(&plan), (Interleave::By128, InterleaveSource::Default), "{name}");
         assert_eq!(plan.warnings().iter().filter(|warning| warning.contains("I2_S")).count(), 1);
     }
 }

@@ -95,7 +95,7 @@ fn logits_with(
         .map(|(i, &logits)| {
             let table = cache.open();
             cache.extend(table, 0, 1).unwrap();
-            BatchRow { logits, read: true, ..BatchRow::kept(table, 0, 31 * i as u32) }
+            BatchRow { logits, read: true, ..BatchRow::kv_only(table, 0, 31 * i as u32) }
         })
         .collect();
     forward.start(&rows, Vec::new());
@@ -188,7 +188,7 @@ fn a_host_that_looks_at_logits_has_all_of_them() {
         while engine.busy() {
             let events = engine.step(&mut || true).unwrap();
             tokens += events.iter().filter(|event| matches!(event, Event::Token { .. })).count();
-            let looked = engine.look();
+            let looked = engine.last_operation();
             if looked.first() == Some(&(Operation::Head as usize as f64)) {
                 seen += 1;
                 // Nothing of the output is not finite.

@@ -63,7 +63,7 @@ fn guessed(files: &Files, tokens: &[u32], chunk: usize, members: usize) -> Vec<f
     let all = tokens.len() - 1;
     for from in (0..all).step_by(chunk) {
         let to = all.min(from + chunk);
-        let row = |position: usize| BatchRow { read: true, ..BatchRow::kept(table, position, tokens[position]) };
+        let row = |position: usize| BatchRow { read: true, ..BatchRow::kv_only(table, position, tokens[position]) };
         forward.start(&(from..to).map(row).collect::<Vec<_>>(), Vec::new());
         while forward.advance(&team, &model, &mut cache) != Progress::Done {}
         let row = |position: usize| MtpRow {

@@ -383,11 +383,11 @@ fn a_complete_prompt_waits_for_its_request_and_gives_way_to_others() {
 fn a_file_whose_order_forbids_it_names_the_tensor() {
     let files = Files::read(&golden("gguf/llama_bitlinear.TQ2_0.gguf"));
     let plan = files.plan(options()).unwrap();
-    assert_eq!(plan.late().map(|tensor| tensor.name.as_str()), None);
+    assert_eq!(plan.late_tensor().map(|tensor| tensor.name.as_str()), None);
     let mut late = plan.clone();
     let embedding = late.items.iter_mut().find(|item| item.tensor.name == "token_embd.weight").unwrap();
     let mut moved = (*embedding.tensor).clone();
     moved.offset = files.weights[0].len() as u64;
     embedding.tensor = moved.into();
-    assert_eq!(late.late().map(|tensor| tensor.name.as_str()), Some("token_embd.weight"));
+    assert_eq!(late.late_tensor().map(|tensor| tensor.name.as_str()), Some("token_embd.weight"));
 }

@@ -140,7 +140,7 @@ fn one_bit_sums_are_looked_up_where_products_are_summed_in_pairs() {
         let options = Options { prefill_chunk, one_bit_sums: asked, ..Options::default() };
         let mut plan = files.plan(options).unwrap();
         assert_eq!(plan.one_bit_sums(), asked, "else the dot product decides it");
-        tune::settle::<Active>(&mut plan, dots, None, &Team::solo(), &|| 0.0).unwrap();
+        tune::choose_packing::<Active>(&mut plan, dots, None, &Team::solo(), &|| 0.0).unwrap();
         assert_eq!(plan.one_bit_sums(), Some(expected), "{dots:?}, {prefill_chunk}, {asked:?}");
     }
 }
@@ -151,7 +151,7 @@ fn what_a_load_has_found_of_packing_does_not_count_for_small_models_and_others()
     for model in ["gguf/llama_bitlinear.TQ2_0.gguf", "gguf/llama_bf16.Q8_0.gguf"] {
         let options = Options { ternary_packing: None, ..Options::default() };
         let mut plan = Files::read(&golden(model)).plan(options).unwrap();
-        tune::settle::<Active>(&mut plan, DotProduct::Dot4, Some(true), &Team::solo(), &|| 0.0).unwrap();
+        tune::choose_packing::<Active>(&mut plan, DotProduct::Dot4, Some(true), &Team::solo(), &|| 0.0).unwrap();
         assert_ne!(plan.ternary_packing(), Some(TernaryPacking::Five), "{model}");
         assert!(plan.warnings().is_empty(), "{model}: {:?}", plan.warnings());
     }

@@ -2,7 +2,7 @@
 //! places, tokens and blocks of the KV cache as it decides.
 
 use super::active::RunningRequest;
-use super::kept::STRIDE;
+use super::kept_states::STRIDE;
 use super::scheduler::{Batch, Candidate, Holder, Lane, Queue, View, Waiting, admit, schedule, victim};
 use super::{Engine, RequestId, SessionId};
 use crate::kernels::isa::Isa;
@@ -38,7 +38,7 @@ impl<I: Isa> Engine<I> {
             arrivals: 0,
             extra_arrivals: self.extra_arrivals,
             promised: 0,
-            available: self.cache.allocator().available() + self.kept_blocks(),
+            available: self.cache.allocator().available() + self.kept_state_blocks(),
             idle: 0,
             waiting: Vec::new(),
         };
@@ -67,7 +67,7 @@ impl<I: Isa> Engine<I> {
     }
 
     /// On a hybrid, lets each running request go on from the nearest state that was kept.
-    fn resume_all_kept(&mut self) {
+    fn resume_kept_states(&mut self) {
         if !self.cache.has_states() {
             return;
         }
@@ -75,14 +75,14 @@ impl<I: Isa> Engine<I> {
         let limit = |request: &RunningRequest| request.limit(self.sessions[&request.session].tokens.len());
         let all: Vec<(SessionId, usize)> = running.map(|request| (request.session, limit(request))).collect();
         for (session, limit) in all {
-            self.resume_kept(session, limit);
+            self.resume_kept_state(session, limit);
         }
     }
 
     /// Prepares the running requests for a batch and describes them: each takes up what others have computed of its prompt, and guesses
     /// where it decodes.
     fn view(&mut self) -> View {
-        self.resume_all_kept();
+        self.resume_kept_states();
         let Self { requests, sessions, cache, limits, context, .. } = self;
         let mut candidates = Vec::new();
         let alone = requests.values().filter(|request| request.computes()).count() == 1;
@@ -167,7 +167,7 @@ impl<I: Isa> Engine<I> {
             lacks && !cache.take_state(table, None)
         };
         while lacks_state(&mut self.cache) || !self.cache.fits(table, from, positions) {
-            if self.forget_kept() {
+            if self.drop_oldest_kept_state() {
                 continue;
             }
             let holders = self.sessions.iter().filter(|(other, session)| {

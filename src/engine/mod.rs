@@ -38,7 +38,7 @@ mod active;
 mod adapters;
 mod batch;
 mod draft;
-mod kept;
+mod kept_states;
 mod measure;
 mod mtp;
 mod prefill;
@@ -68,7 +68,7 @@ use crate::model::{Adapter, Model, Options, Plan};
 use crate::observe::{Operation, Tally};
 use crate::team::Team;
 use active::{Outcome, RunningRequest};
-use kept::{Kept, STRIDE};
+use kept_states::{KeptState, STRIDE};
 use prefill::PrefilledPrompt;
 use scheduler::Limits;
 use session::Session;
@@ -92,7 +92,7 @@ pub struct Engine<I: Isa> {
     limits: Limits,
     sessions: LiteMap<SessionId, Session>,
     /// On a hybrid.
-    kept: Vec<Kept>,
+    kept_states: Vec<KeptState>,
     prefix_reuse: bool,
     /// What a guess of the MTP head costs, of a step.
     mtp_cost: f32,
@@ -127,7 +127,7 @@ impl<I: Isa> Engine<I> {
         Self {
             cache,
             forward,
-            kept: Vec::new(),
+            kept_states: Vec::new(),
             prefix_reuse: plan.options.prefix_reuse,
             mtp_cost: model.mtp_share(),
             adapters: Vec::new(),
@@ -301,7 +301,7 @@ impl<I: Isa> Engine<I> {
             let progress = forward.advance(team, model, cache);
             match progress {
                 Progress::Done => break,
-                Progress::Elsewhere => return Ok(events),
+                Progress::AwaitsParts => return Ok(events),
                 _ => {}
             }
             let mut expired = after(operation, forward.tally);
@@ -414,7 +414,7 @@ impl<I: Isa> Engine<I> {
             }
         }
         if keeps && self.cache.has_states() {
-            self.keep(owner);
+            self.keep_state(owner);
         }
     }
 }

@@ -128,7 +128,7 @@ impl<I: Isa> Engine<I> {
         if let Some(session) = self.sessions.get_mut(&id) {
             session.closed = true;
         }
-        self.forget_kept_of(id);
+        self.drop_kept_states_of(id);
         self.drop_closed();
     }
 

@@ -2,7 +2,7 @@
 //!
 //! The first part has the embedding, the head and the first layers, and decides everything. Its pass stops behind its own layers. Then
 //! [`Engine::handover`] says in numbers what the others need to know, and the caller carries the hidden rows through the others, one after
-//! another, by [`Engine::follow`] and [`Engine::step`], and back. [`Engine::go_on`] lets the first part finish the pass.
+//! another, by [`Engine::follow`] and [`Engine::step`], and back. [`Engine::continue_pass`] lets the first part finish the pass.
 //!
 //! ```text
 //! whether it is about a pass
@@ -40,10 +40,10 @@ impl<I: Isa> Engine<I> {
             Some(id) => {
                 self.refuse_busy(id)?;
                 let session = self.session(id)?;
-                session_row = [BatchRow::kept(session.table, session.cached, 0)];
+                session_row = [BatchRow::kv_only(session.table, session.cached, 0)];
                 &session_row[..]
             }
-            None if !self.waits() => return Ok(numbers),
+            None if !self.awaits_parts() => return Ok(numbers),
             None => self.forward.rows(),
         };
         numbers.push(u32::from(id.is_none()));
@@ -76,13 +76,13 @@ impl<I: Isa> Engine<I> {
     }
 
     /// Whether the pass under way waits for the other parts.
-    pub fn waits(&self) -> bool {
-        self.running.is_some() && self.forward.is_elsewhere(&self.model)
+    pub fn awaits_parts(&self) -> bool {
+        self.running.is_some() && self.forward.awaits_parts(&self.model)
     }
 
     /// Lets the pass go on, once the hidden rows are those behind the last layer.
-    pub fn go_on(&mut self) {
-        self.forward.go_on();
+    pub fn continue_pass(&mut self) {
+        self.forward.continue_pass();
     }
 
     /// Does what the first part says. Where it is about a pass, [`Engine::step`] computes it while this part is [`Engine::busy`].
@@ -100,7 +100,7 @@ impl<I: Isa> Engine<I> {
         }
         let mut rows: Vec<BatchRow> = Vec::new();
         for _ in 0..next() {
-            let row = BatchRow::kept(TableId::of(next()), next() as usize, 0);
+            let row = BatchRow::kv_only(TableId::of(next()), next() as usize, 0);
             let flags = next();
             let row = BatchRow { guessed: flags & GUESSED > 0, read: flags & READ > 0, ..row };
             if rows.last().is_none_or(|last| last.table != row.table) {
@@ -149,7 +149,7 @@ impl<I: Isa> Engine<I> {
     /// Whether all matrices of the layers here are ternary with one scale each. Where that is not so in `all` parts, inputs are rounded
     /// as in a model that has others.
     pub fn agree(&mut self, all: bool) -> bool {
-        let single = self.model.single;
+        let single = self.model.single_scale;
         if single && !all {
             let training = self.model.config.training.of(false);
             self.model.layers.iter_mut().for_each(|layer| layer.round(training));

@@ -31,7 +31,7 @@ impl<I: Isa> Engine<I> {
         let count =
             |which: fn(&RunningRequest) -> bool| self.requests.values().filter(|request| which(request)).count();
         let allocator = self.cache.allocator();
-        let kept = self.kept_blocks();
+        let kept = self.kept_state_blocks();
         let used = allocator.blocks() - allocator.available() - kept;
         let (states, free_states) = self.cache.states();
         Status {

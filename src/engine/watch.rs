@@ -5,7 +5,7 @@ use super::Engine;
 use crate::kernels::isa::Isa;
 use crate::kernels::packed::Matrix;
 use crate::kernels::rows::Codec;
-use crate::model::forward::Looked;
+use crate::model::forward::OperationValues;
 
 /// The address of what a slice begins with.
 fn address<T>(values: &[T]) -> f64 {
@@ -13,7 +13,7 @@ fn address<T>(values: &[T]) -> f64 {
 }
 
 impl<I: Isa> Engine<I> {
-    /// Whether the passes that begin from now on compute every logit where the largest alone would do, so that [`Self::look`] tells of them.
+    /// Whether the passes that begin from now on compute every logit where the largest alone would do, so that [`Self::last_operation`] tells of them.
     pub fn watch_logits(&mut self, on: bool) {
         self.watched = on;
     }
@@ -65,9 +65,10 @@ impl<I: Isa> Engine<I> {
     /// rows, values from one row to the next, values of a row that count, their address. Then for each matrix how its input is rounded (in the
     /// order of [`Precision`](crate::kernels::act::Precision)), values of the input, of these at the limit of int8, and what is not finite in the
     /// input and in the output.
-    pub fn look(&self) -> Vec<f64> {
+    pub fn last_operation(&self) -> Vec<f64> {
         let model = self.model();
-        let Some(Looked { operation, layer, rows, stride, width, values }) = self.forward.look(model) else {
+        let Some(OperationValues { operation, layer, rows, stride, width, values }) = self.forward.last_values(model)
+        else {
             return Vec::new();
         };
         let mut numbers = Vec::new();

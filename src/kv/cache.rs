@@ -35,7 +35,7 @@ impl TableId {
 struct Table {
     blocks: Vec<u32>,
     /// How many of them, from the first on, are published.
-    known: usize,
+    published: usize,
     /// Whether the contents were restored from outside: these are never published.
     private: bool,
     salt: CacheSalt,
@@ -44,8 +44,8 @@ struct Table {
 }
 
 impl Table {
-    fn last_known(&self) -> Prefix {
-        match self.known.checked_sub(1) {
+    fn last_published(&self) -> Prefix {
+        match self.published.checked_sub(1) {
             Some(last) => Prefix::After(self.blocks[last]),
             None => Prefix::Start(self.salt.clone()),
         }
@@ -112,7 +112,7 @@ impl Cache {
     pub fn fork(&mut self, id: TableId, positions: usize) -> TableId {
         let mut table = Table { state: None, ..self.table(id).clone() };
         table.blocks.truncate(positions.div_ceil(KV_BLOCK));
-        table.known = table.known.min(positions / KV_BLOCK);
+        table.published = table.published.min(positions / KV_BLOCK);
         table.blocks.iter().for_each(|&block| self.allocator.share(block));
         self.insert(table)
     }
@@ -139,7 +139,7 @@ impl Cache {
     /// If the conversation is closed.
     pub fn set_salt(&mut self, id: TableId, salt: CacheSalt) {
         let table = self.tables[id.0].as_mut().expect("an open table");
-        (table.known, table.salt) = (0, salt);
+        (table.published, table.salt) = (0, salt);
     }
 
     /// The number of blocks that must be allocated before positions `from..to` can be written.
@@ -204,7 +204,7 @@ impl Cache {
         let table = self.tables[id.0].as_mut().expect("an open table");
         let keep = positions.div_ceil(KV_BLOCK).min(table.blocks.len());
         table.blocks.drain(keep..).rev().for_each(|block| self.allocator.release(block));
-        table.known = table.known.min(positions / KV_BLOCK);
+        table.published = table.published.min(positions / KV_BLOCK);
         table.private &= positions > 0;
     }
 
@@ -218,21 +218,21 @@ impl Cache {
         if table.private || !self.shares {
             return cached;
         }
-        let (known, mut before, mut found) = (table.known, table.last_known(), Vec::new());
-        for block in tokens[..limit.min(tokens.len())].chunks_exact(KV_BLOCK).skip(known) {
+        let (published, mut before, mut found) = (table.published, table.last_published(), Vec::new());
+        for block in tokens[..limit.min(tokens.len())].chunks_exact(KV_BLOCK).skip(published) {
             let Some(block) = self.allocator.find(&before, block) else { break };
             found.push(block);
             before = Prefix::After(block);
         }
-        let reached = (known + found.len()) * KV_BLOCK;
+        let reached = (published + found.len()) * KV_BLOCK;
         if reached <= cached {
             return cached;
         }
-        self.truncate(id, known * KV_BLOCK);
+        self.truncate(id, published * KV_BLOCK);
         found.iter().for_each(|&block| self.allocator.share(block));
         let table = self.tables[id.0].as_mut().expect("an open table");
         table.blocks.extend(found);
-        table.known = table.blocks.len();
+        table.published = table.blocks.len();
         reached
     }
 
@@ -240,8 +240,8 @@ impl Cache {
     /// conversations with an equal one should not compute it both.
     pub fn next<'a>(&self, id: TableId, tokens: &'a [u32], limit: usize) -> Option<(Prefix, &'a [u32])> {
         let table = self.table(id);
-        let block = tokens[..limit.min(tokens.len())].chunks_exact(KV_BLOCK).nth(table.known)?;
-        (self.shares && !table.private).then_some((table.last_known(), block))
+        let block = tokens[..limit.min(tokens.len())].chunks_exact(KV_BLOCK).nth(table.published)?;
+        (self.shares && !table.private).then_some((table.last_published(), block))
     }
 
     /// Publishes the full blocks of the first `computed` positions. A block that is published already by another conversation
@@ -256,15 +256,15 @@ impl Cache {
         if table.private || !*shares {
             return;
         }
-        for tokens in &blocks[table.known.min(blocks.len())..] {
-            let own = table.blocks[table.known];
-            let known = allocator.publish(table.last_known(), tokens, own);
+        for tokens in &blocks[table.published.min(blocks.len())..] {
+            let own = table.blocks[table.published];
+            let known = allocator.publish(table.last_published(), tokens, own);
             if known != own {
                 allocator.share(known);
                 allocator.release(own);
-                table.blocks[table.known] = known;
+                table.blocks[table.published] = known;
             }
-            table.known += 1;
+            table.published += 1;
         }
     }
 

@@ -7,7 +7,7 @@ use super::config::Rotation;
 use super::head::{self, HeadChoice};
 use super::items::{Item, Target};
 use super::options::{OneBitSums, TernaryPacking};
-use super::plan::{Known, Memory, Plan};
+use super::plan::{InterleaveSource, Memory, Plan};
 use crate::formats::Format;
 use crate::kernels::act::Precision;
 use crate::kernels::packed::Packing;
@@ -65,7 +65,7 @@ pub struct TensorSummary {
 #[derive(Clone, Debug, Serialize)]
 pub struct I2sSummary {
     pub interleave: &'static str,
-    pub from: Known,
+    pub from: InterleaveSource,
 }
 
 /// Its configuration, as far as users ask for it.

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 pub use mtp::MtpRow;
 pub use prefill::Prefill;
-pub use trace::{CODES, Looked, Traced};
+pub use trace::{CODES, OperationValues, Traced};
 
 use pass::Pass;
 
@@ -53,7 +53,7 @@ pub struct BatchRow {
 
 impl BatchRow {
     /// A row of which the keys and values are all that is wanted.
-    pub fn kept(table: TableId, position: usize, token: u32) -> Self {
+    pub fn kv_only(table: TableId, position: usize, token: u32) -> Self {
         Self { table, position, token, logits: Wanted::Nothing, read: false, guessed: false }
     }
 }
@@ -74,7 +74,7 @@ pub enum Progress {
     /// Logits of these batch rows can be read with [`Forward::logits`] until the next operation.
     Logits(Vec<usize>),
     /// Nothing was run: other parts of a split model have the next layers. See [`Forward::hidden`].
-    Elsewhere,
+    AwaitsParts,
     Done,
 }
 
@@ -205,7 +205,7 @@ impl<I: Isa> Forward<I> {
     }
 
     /// Whether the pass waits for the layers of other parts.
-    pub fn is_elsewhere(&self, model: &Model) -> bool {
+    pub fn awaits_parts(&self, model: &Model) -> bool {
         let layers = &model.layer_range;
         self.operation == 1 + layers.len() * LAYER.len()
             && layers.start == 0
@@ -214,7 +214,7 @@ impl<I: Isa> Forward<I> {
     }
 
     /// Goes on with a pass whose hidden rows are those behind the layers of all other parts.
-    pub fn go_on(&mut self) {
+    pub fn continue_pass(&mut self) {
         self.returned = true;
     }
 
@@ -257,7 +257,7 @@ impl<I: Isa> Forward<I> {
     pub fn commit(&mut self, team: &Team, model: &Model, cache: &mut Cache, table: TableId, index: usize) {
         let Some(hybrid) = &model.config.hybrid else { return };
         let width = hybrid.in_width();
-        let row = BatchRow::kept(table, 0, 0);
+        let row = BatchRow::kv_only(table, 0, 0);
         let rows = std::mem::replace(&mut self.rows, vec![row]);
         for (number, layer) in model.layers.iter().enumerate().filter(|(_, layer)| layer.delta_net.is_some()) {
             let from = (layer.index * MOST_GUESSES + index) * width;
@@ -300,8 +300,8 @@ impl<I: Isa> Forward<I> {
 
     /// Runs the next operation.
     pub fn advance(&mut self, team: &Team, model: &Model, cache: &mut Cache) -> Progress {
-        if self.is_elsewhere(model) {
-            return Progress::Elsewhere;
+        if self.awaits_parts(model) {
+            return Progress::AwaitsParts;
         }
         let operation = self.next(model);
         let past = self.operation.saturating_sub(1);

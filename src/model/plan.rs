@@ -43,7 +43,7 @@ pub struct ByteRange {
 /// How the order of a file's I2_S codes came to be known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Known {
+pub enum InterleaveSource {
     /// The option `i2s` names it.
     Option,
     /// A tensor's values are no multiple of 128.
@@ -87,7 +87,7 @@ pub struct Plan {
     /// What probing found of each kind of matrix: whether one scale a row is enough.
     pub(super) row_scaled: LiteMap<TensorRole, bool>,
     /// How I2_S tensors interleave their codes, where there are any.
-    pub i2s: Option<(Interleave, Known)>,
+    pub i2s: Option<(Interleave, InterleaveSource)>,
     /// Milliseconds that measurements have taken so far.
     pub measured_ms: f64,
 }
@@ -146,7 +146,7 @@ impl Plan {
 
     /// The tensor that comes so late in the files that less than half of the layers could be computed before the last tenth of the weights;
     /// `None` where the order is no hindrance.
-    pub fn late(&self) -> Option<&Tensor> {
+    pub fn late_tensor(&self) -> Option<&Tensor> {
         let all = self.in_file_order();
         let total: u64 = all.iter().map(|(range, _)| range.len).sum();
         let mut came = 0;
@@ -167,16 +167,16 @@ impl Plan {
     }
 
     /// The items that are needed here, with their places.
-    pub fn own(&self) -> impl Iterator<Item = (usize, &Item)> {
+    pub fn local_items(&self) -> impl Iterator<Item = (usize, &Item)> {
         let layers = self.layers();
-        self.items.iter().enumerate().filter(move |(_, item)| is_own(&self.config, item, &layers))
+        self.items.iter().enumerate().filter(move |(_, item)| is_local(&self.config, item, &layers))
     }
 
     /// The bytes of each item that has some.
     fn in_file_order(&self) -> Vec<(ByteRange, usize)> {
         let range =
             |Item { tensor, .. }: &Item| ByteRange { file: tensor.file, offset: tensor.offset, len: tensor.len };
-        let mut all: Vec<(ByteRange, usize)> = self.own().map(|(index, item)| (range(item), index)).collect();
+        let mut all: Vec<(ByteRange, usize)> = self.local_items().map(|(index, item)| (range(item), index)).collect();
         all.retain(|(range, _)| range.len > 0);
         all.sort_unstable();
         all
@@ -226,7 +226,7 @@ impl Plan {
     ///
     /// [`Sums`]: crate::kernels::tables::Sums
     fn widest_input(&self, rows: usize) -> u64 {
-        let widest = self.own().filter_map(|(_, item)| match item.target {
+        let widest = self.local_items().filter_map(|(_, item)| match item.target {
             Target::Matrix(shape, _) => [Precision::Int14, Precision::Float]
                 .map(|precision| spec(&shape, precision).bytes(rows))
                 .into_iter()
@@ -264,7 +264,7 @@ impl Plan {
     fn memory_of(&self, cache: CacheSize, options: &Options) -> Memory {
         let (config, rows) = (&self.config, options.rows());
         let layers = layers(config, options);
-        let items = || self.items.iter().filter(|item| is_own(config, item, &layers));
+        let items = || self.items.iter().filter(|item| is_local(config, item, &layers));
         let weights = items().map(Item::bytes).sum();
         let kv = kv_shape(config, layers.clone()).bytes(cache.positions, cache.kv);
         let states = state_shape(config, layers.clone()).bytes() * cache.states as u64;
@@ -312,7 +312,7 @@ impl Plan {
         if self.options.ternary_packing == five && self.ternary_packing() != five {
             warnings.push("no matrix takes less with ternaryPacking: \"1.6-bit\"".into());
         }
-        if matches!(self.i2s, Some((_, Known::Default))) {
+        if matches!(self.i2s, Some((_, InterleaveSource::Default))) {
             let told = if self.probes.is_empty() { "the weights do not tell" } else { "the weights may tell" };
             warnings.push(format!(
                 "I2_S does not say how its codes are interleaved, and {told}: groups of 128 are taken, as x86 builds and \
@@ -352,11 +352,11 @@ impl Plan {
         })
     }
 
-    /// Settles how matrices are packed, before memory is reserved.
+    /// Sets how matrices are packed, before memory is reserved.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub(super) fn settle(&mut self, ternary: TernaryPacking, one_bit: OneBitSums) -> Result<()> {
+    pub(super) fn set_packing(&mut self, ternary: TernaryPacking, one_bit: OneBitSums) -> Result<()> {
         (self.options.ternary_packing, self.options.one_bit_sums) = (Some(ternary), Some(one_bit));
         self.fix_shapes()
     }
@@ -428,7 +428,7 @@ fn layers(config: &Config, options: &Options) -> Range<usize> {
 
 /// Whether an engine with these layers needs an item: the first has what belongs to no layer, and all know the frequencies.
 #[inline(never)]
-fn is_own(config: &Config, item: &Item, layers: &Range<usize>) -> bool {
+fn is_local(config: &Config, item: &Item, layers: &Range<usize>) -> bool {
     let first = layers.start == 0;
     let shared = first || item.slot.role == TensorRole::RopeFreqs;
     let own = |layer| layers.contains(&layer) || first && config.mtp_layer() == Some(layer);

@@ -6,7 +6,7 @@ use super::config::Config;
 use super::interleave;
 use super::items::{Item, Reading, Target};
 use super::names::{Slot, TensorRole};
-use super::plan::{ByteRange, Known, Plan};
+use super::plan::{ByteRange, InterleaveSource, Plan};
 use crate::error::Result;
 use crate::formats::Tensor;
 use crate::quant::{Block, Content, Interleave};
@@ -44,7 +44,7 @@ impl Plan {
             .chunks_exact(2)
             .map(|pair| interleave::scores(pair[0], self.config.hidden, pair[1], self.config.ffn));
         if let Some(found) = interleave::decide(&layers.collect::<Vec<_>>()) {
-            self.i2s = Some((found, Known::Weights));
+            self.i2s = Some((found, InterleaveSource::Weights));
         }
         self.probes.clear();
         self.fix_shapes()
@@ -52,7 +52,7 @@ impl Plan {
 
     /// Chooses the rows that decide what the header leaves open.
     pub(super) fn find_probes(&mut self) {
-        if let Some((_, Known::Default)) = self.i2s {
+        if let Some((_, InterleaveSource::Default)) = self.i2s {
             self.probe_neurons();
         }
         if !self.options.repack {
@@ -77,13 +77,13 @@ impl Plan {
     }
 
     /// The order of the I2_S codes as far as no weights are needed. A tensor is one list of codes in whole groups.
-    pub(super) fn i2s_by_header(&self) -> Option<(Interleave, Known)> {
+    pub(super) fn i2s_by_header(&self) -> Option<(Interleave, InterleaveSource)> {
         let mut sizes = self.items.iter().filter(|item| is_i2s(&item.tensor)).map(Item::parameters).peekable();
         sizes.peek()?;
         Some(match self.options.i2s {
-            Some(asked) => (asked, Known::Option),
-            None if sizes.any(|values| !values.is_multiple_of(128)) => (Interleave::By64, Known::Size),
-            None => (Interleave::By128, Known::Default),
+            Some(asked) => (asked, InterleaveSource::Option),
+            None if sizes.any(|values| !values.is_multiple_of(128)) => (Interleave::By64, InterleaveSource::Size),
+            None => (Interleave::By128, InterleaveSource::Default),
         })
     }
 

@@ -30,9 +30,9 @@ pub fn times<I: Isa>(model: &Model, team: &Team, streams: usize, now: &dyn Fn() 
     }
     for (i, (matrix, _)) in all.iter().enumerate() {
         let (lines, _) = matrix.codes().as_chunks();
-        let begun = now();
+        let start = now();
         std::hint::black_box(bench::read::<I>(team, lines, streams));
-        times[3 * i + 1] = now() - begun;
+        times[3 * i + 1] = now() - start;
     }
     Ok(times)
 }
@@ -69,7 +69,7 @@ impl<'a, I: Isa> Products<'a, I> {
             }
         });
         let (act, team) = (&self.act, self.team);
-        let begun = (self.now)();
+        let start = (self.now)();
         for &Product { matrix, ref sections, first } in products {
             let width = sections.last().map_or(0, |section| section.first + section.width);
             let product = linear::Product::new(matrix, act);
@@ -77,6 +77,6 @@ impl<'a, I: Isa> Products<'a, I> {
                 product.multiply(part, first + tiles.start..first + tiles.end, &mut columns);
             });
         }
-        (self.now)() - begun
+        (self.now)() - start
     }
 }

@@ -91,33 +91,33 @@ pub fn tune<I: Isa>(model: &Model, team: &Team, spent: f64, now: &dyn Fn() -> f6
     let budget = if total < SMALL_BYTES { SMALL_BUDGET_MS } else { BUDGET_MS };
     let end = now() + budget - spent;
     let least = least_bytes(now);
-    let mut contests = Vec::new();
+    let mut comparisons = Vec::new();
     for (kind, all) in &kinds {
         let rounds = if bytes(all) < total / LEAST_SHARE { 0 } else { MAX_ROUNDS };
         let off_first = total < SMALL_BYTES || I::WIDE && matches!(kind, Kind::SuperBlocks(_));
         let variants = if off_first { OFF_FIRST } else { VARIANTS };
         let timer = Timer::<I>::new(all, team, now, least)?;
-        contests.push((rounds, Contest { kind: *kind, variants, timer, rounds: Vec::new(), took: 0.0 }));
+        comparisons.push((rounds, Comparison { kind: *kind, variants, timer, rounds: Vec::new(), took: 0.0 }));
     }
     // Kinds take turns too: by the later half of the rounds an engine has then optimised the code of all of them.
     let mut open = true;
     while std::mem::take(&mut open) {
-        for (rounds, contest) in &mut contests {
-            let begun = now();
-            if contest.rounds.len() < *rounds && begun + contest.took < end {
-                contest.round();
-                contest.took = now() - begun;
+        for (rounds, comparison) in &mut comparisons {
+            let start = now();
+            if comparison.rounds.len() < *rounds && start + comparison.took < end {
+                comparison.round();
+                comparison.took = now() - start;
                 open = true;
             }
         }
     }
-    let choices = contests.into_iter().map(|(rounds, contest)| contest.decide(rounds > 0)).collect::<Vec<_>>();
+    let choices = comparisons.into_iter().map(|(rounds, comparison)| comparison.decide(rounds > 0)).collect::<Vec<_>>();
     set_attention(&choices);
     Ok(choices)
 }
 
 /// The variants of one kind, and what they have taken so far.
-struct Contest<'a, I: Isa> {
+struct Comparison<'a, I: Isa> {
     kind: Kind,
     variants: [Ahead; VARIANTS.len()],
     timer: Timer<'a, I>,
@@ -126,7 +126,7 @@ struct Contest<'a, I: Isa> {
     took: f64,
 }
 
-impl<I: Isa> Contest<'_, I> {
+impl<I: Isa> Comparison<'_, I> {
     fn round(&mut self) {
         let (index, count) = (self.rounds.len(), self.variants.len());
         let mut round = [0.0; VARIANTS.len()];
@@ -165,21 +165,21 @@ fn kinds(model: &Model) -> impl Iterator<Item = (Kind, Vec<Timed<'_>>)> {
     prefetch::KINDS.into_iter().map(|kind| (kind, matrices(model, kind))).filter(|(_, all)| !all.is_empty())
 }
 
-/// Settles how matrices are packed, where the options leave it open, before memory is reserved: ternary codes five to a byte where that
+/// Chooses how matrices are packed, where the options leave it open, before memory is reserved: ternary codes five to a byte where that
 /// is no slower in the widest of them, which is measured unless `five` tells it, and 1-bit codes for sums that are looked up where
 /// products are summed by `dots` in pairs, since no dot product of bytes is fast there. Small models, whose weights caches may hold, keep
 /// two bits, and dot products stay where the tables of a few rows would take more memory than all rows were planned with.
 ///
 /// # Errors
 /// As [`tune`].
-pub fn settle<I: Isa>(
+pub fn choose_packing<I: Isa>(
     plan: &mut Plan,
     dots: DotProduct,
     five: Option<bool>,
     team: &Team,
     now: &dyn Fn() -> f64,
 ) -> Result<()> {
-    let begun = now();
+    let start = now();
     let ternary = match plan.options.ternary_packing {
         Some(packing) => packing,
         None if five_is_faster::<I>(plan, five, team, now)? => TernaryPacking::Five,
@@ -187,8 +187,8 @@ pub fn settle<I: Isa>(
     };
     let looks_up = dots == DotProduct::Dot2 && plan.rows() > 2 * Sums::Fours.rows();
     let one_bit = if looks_up { OneBitSums::Lookup } else { OneBitSums::Dot };
-    plan.measured_ms = now() - begun;
-    plan.settle(ternary, plan.options.one_bit_sums.unwrap_or(one_bit))
+    plan.measured_ms = now() - start;
+    plan.set_packing(ternary, plan.options.one_bit_sums.unwrap_or(one_bit))
 }
 
 /// Whether the widest ternary matrix is no slower with five codes to a byte, as far as it is not `known`.

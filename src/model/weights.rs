@@ -19,7 +19,7 @@ pub struct Model {
     /// but the first.
     pub layer_range: Range<usize>,
     /// Whether every matrix of the layers here is ternary with one scale.
-    pub single: bool,
+    pub single_scale: bool,
     /// `[vocab, hidden]`; the head too, where the two are tied.
     pub embedding: Matrix,
     /// Those of [`Self::layer_range`].

@@ -92,7 +92,7 @@ struct SharedState {
     /// How many members take part in jobs.
     active: AtomicU32,
     /// Jobs still to come in which a slow member is expected, or watched for; see [`shares`].
-    wary: AtomicU32,
+    slow_member_jobs: AtomicU32,
     /// How often the leader has waited so long for a member that it went to sleep.
     stalls: AtomicU32,
     /// What nobody has taken yet of each member's share.
@@ -203,7 +203,7 @@ impl SharedState {
             gate: Gate { count: AtomicU32::new(0), job: UnsafeCell::new(None) },
             sleepers: AtomicUsize::new(0),
             active: AtomicU32::new(members as u32),
-            wary: AtomicU32::new(0),
+            slow_member_jobs: AtomicU32::new(0),
             stalls: AtomicU32::new(0),
             queues: (0..members).map(|_| WorkQueue::default()).collect(),
             background: Mutex::new(None),

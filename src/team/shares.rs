@@ -16,23 +16,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{SharedState, Team};
 
 /// Units of a share below which a late beginning looks like a slow member.
-const TELLING: usize = 16;
+const MIN_SHARE: usize = 16;
 /// Jobs within which a member that is slow twice is no accident: now and then an idle machine has one such job.
-const ALERT_JOBS: u32 = 8;
+const WATCHED_JOBS: u32 = 8;
 /// Jobs in which owners take half then.
-const WARY_JOBS: u32 = 64;
+const HALVED_JOBS: u32 = 64;
 
 /// The units of a share that nobody has taken yet: the first in the lower half of the word, the end in the upper half.
 #[derive(Clone, Copy, PartialEq)]
-pub(super) struct Left(u64);
+pub(super) struct Remaining(u64);
 
-impl Left {
+impl Remaining {
     pub(super) fn new(units: Range<usize>) -> Self {
         Self(units.start as u64 | (units.end as u64) << 32)
     }
 
     /// Whether the owner of a share has taken no more of it than its first part.
-    pub(super) fn has_given_its_first_part(self, share: Range<usize>, taking: Taking, chunk: usize) -> bool {
+    pub(super) fn owner_took_once(self, share: Range<usize>, taking: TakeMode, chunk: usize) -> bool {
         let first = taking.count(share.len(), chunk);
         first < share.len() && self == Self::new(share.start + first..share.end)
     }
@@ -44,7 +44,7 @@ impl Left {
 
 /// How much of what is left a member takes at once.
 #[derive(Clone, Copy)]
-pub(super) enum Taking {
+pub(super) enum TakeMode {
     /// Its owner takes seven eighths, and at least half, from the front.
     Most,
     /// Its owner takes half, from the front.
@@ -53,7 +53,7 @@ pub(super) enum Taking {
     Stolen,
 }
 
-impl Taking {
+impl TakeMode {
     /// The number of units taken of so many.
     fn count(self, left: usize, chunk: usize) -> usize {
         let half = left.div_ceil(2);
@@ -69,15 +69,15 @@ pub(super) struct WorkQueue(AtomicU64);
 
 impl WorkQueue {
     pub(super) fn set(&self, units: Range<usize>) {
-        self.0.store(Left::new(units).0, Ordering::Relaxed);
+        self.0.store(Remaining::new(units).0, Ordering::Relaxed);
     }
 
-    pub(super) fn left(&self) -> Left {
-        Left(self.0.load(Ordering::Relaxed))
+    pub(super) fn left(&self) -> Remaining {
+        Remaining(self.0.load(Ordering::Relaxed))
     }
 
     /// Takes some of the rest, rounded up to whole chunks. `left` is what the caller believes to be left, and then what is.
-    pub(super) fn take(&self, taking: Taking, chunk: usize, left: &mut Left) -> Option<Range<usize>> {
+    pub(super) fn take(&self, taking: TakeMode, chunk: usize, left: &mut Remaining) -> Option<Range<usize>> {
         loop {
             let Range { start, end } = left.units();
             let count = taking.count(end - start, chunk);
@@ -86,12 +86,12 @@ impl WorkQueue {
                 return None;
             }
             let (taken, rest) = match taking {
-                Taking::Stolen => (end - count..end, start..end - count),
+                TakeMode::Stolen => (end - count..end, start..end - count),
                 _ => (start..start + count, start + count..end),
             };
-            let (seen, rest) = (left.0, Left::new(rest));
+            let (seen, rest) = (left.0, Remaining::new(rest));
             let exchanged = self.0.compare_exchange_weak(seen, rest.0, Ordering::Relaxed, Ordering::Relaxed);
-            *left = exchanged.map_or_else(Left, |_| rest);
+            *left = exchanged.map_or_else(Remaining, |_| rest);
             if exchanged.is_ok() {
                 return Some(taken);
             }
@@ -145,14 +145,14 @@ impl Team {
         if active == 1 {
             return work(0..count);
         }
-        let SharedState { queues, wary, .. } = &*self.shared;
+        let SharedState { queues, slow_member_jobs, .. } = &*self.shared;
         let queues = &queues[..active];
         for (member, queue) in queues.iter().enumerate() {
             queue.set(share(count, member, active));
         }
-        let jobs = wary.load(Ordering::Relaxed);
-        wary.store(jobs.saturating_sub(1), Ordering::Relaxed);
-        let own = if jobs > ALERT_JOBS { Taking::Half } else { Taking::Most };
+        let jobs = slow_member_jobs.load(Ordering::Relaxed);
+        slow_member_jobs.store(jobs.saturating_sub(1), Ordering::Relaxed);
+        let own = if jobs > WATCHED_JOBS { TakeMode::Half } else { TakeMode::Most };
         self.post(&|member| {
             // One that rests from now on may still have entered: it helps the others.
             let first = member.min(active - 1);
@@ -161,10 +161,10 @@ impl Team {
                 // The own queue is most likely as it was set, and is not read before it is written.
                 let share = share(count, (first + turn) % active, active);
                 let (taking, mut left) =
-                    if turn == 0 { (own, Left::new(share.clone())) } else { (Taking::Stolen, queue.left()) };
-                if turn > 0 && share.len() >= TELLING && left.has_given_its_first_part(share, own, chunk) {
-                    let jobs = if jobs > 0 { ALERT_JOBS + WARY_JOBS } else { ALERT_JOBS };
-                    wary.store(jobs, Ordering::Relaxed);
+                    if turn == 0 { (own, Remaining::new(share.clone())) } else { (TakeMode::Stolen, queue.left()) };
+                if turn > 0 && share.len() >= MIN_SHARE && left.owner_took_once(share, own, chunk) {
+                    let jobs = if jobs > 0 { WATCHED_JOBS + HALVED_JOBS } else { WATCHED_JOBS };
+                    slow_member_jobs.store(jobs, Ordering::Relaxed);
                 }
                 while let Some(units) = queue.take(taking, chunk, &mut left) {
                     work(units);

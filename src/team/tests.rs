@@ -1,7 +1,7 @@
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use super::shares::{Left, Taking};
+use super::shares::{Remaining, TakeMode};
 use super::*;
 
 fn until(ready: impl Fn() -> bool) {
@@ -50,18 +50,18 @@ fn the_last_row_may_be_shorter() {
 fn ranges_are_whole_chunks_and_shrink() {
     let queue = WorkQueue::default();
     queue.set(5..105);
-    let (own, other) = (&mut Left::new(5..105), &mut queue.left());
-    assert_eq!(queue.take(Taking::Half, 3, own), Some(5..56));
-    assert_eq!(queue.take(Taking::Stolen, 3, other), Some(78..105));
-    assert_eq!(queue.take(Taking::Most, 3, own), Some(56..77));
-    assert_eq!(queue.take(Taking::Half, 40, own), Some(77..78));
-    assert_eq!(queue.take(Taking::Half, 1, own), None);
+    let (own, other) = (&mut Remaining::new(5..105), &mut queue.left());
+    assert_eq!(queue.take(TakeMode::Half, 3, own), Some(5..56));
+    assert_eq!(queue.take(TakeMode::Stolen, 3, other), Some(78..105));
+    assert_eq!(queue.take(TakeMode::Most, 3, own), Some(56..77));
+    assert_eq!(queue.take(TakeMode::Half, 40, own), Some(77..78));
+    assert_eq!(queue.take(TakeMode::Half, 1, own), None);
     // What is believed may never have been so.
-    assert_eq!(queue.take(Taking::Stolen, 1, &mut Left::new(1..3)), None);
+    assert_eq!(queue.take(TakeMode::Stolen, 1, &mut Remaining::new(1..3)), None);
     // Most leaves something to others, as long as there is.
     for (left, taken) in [(1, 1), (2, 1), (3, 2), (4, 3), (8, 7), (100, 87)] {
         queue.set(0..left);
-        assert_eq!(queue.take(Taking::Most, 1, &mut queue.left()), Some(0..taken), "{left}");
+        assert_eq!(queue.take(TakeMode::Most, 1, &mut queue.left()), Some(0..taken), "{left}");
     }
 }
 
@@ -86,15 +86,15 @@ fn owners_take_half_while_a_member_is_slow() {
     let job = |go: &(dyn Fn(&[usize]) -> bool + Sync)| job_of(3200, go);
     // All of its own share, and all that a server left behind the first range.
     let slow = |ranges: &[usize]| ranges.iter().sum::<usize>() == 1800;
-    let wary = || team.shared.wary.load(Ordering::Relaxed);
+    let slow_member_jobs = || team.shared.slow_member_jobs.load(Ordering::Relaxed);
     let of_20 = |ranges: &[usize]| ranges.iter().sum::<usize>() == 12;
-    assert_eq!((job_of(20, &of_20), wary()), (8, 0), "a small share may only have begun late");
-    assert_eq!((job(&slow), wary()), (1400, 8), "once may be an accident");
-    assert_eq!((job(&slow), wary()), (1400, 72));
+    assert_eq!((job_of(20, &of_20), slow_member_jobs()), (8, 0), "a small share may only have begun late");
+    assert_eq!((job(&slow), slow_member_jobs()), (1400, 8), "once may be an accident");
+    assert_eq!((job(&slow), slow_member_jobs()), (1400, 72));
     assert_eq!(job(&begun), 800);
     // A machine that does other work as well may show more slow members.
     for (jobs, first) in [(9, 800), (8, 1400), (1, 1400), (0, 1400)] {
-        team.shared.wary.store(jobs, Ordering::Relaxed);
+        team.shared.slow_member_jobs.store(jobs, Ordering::Relaxed);
         assert_eq!(job(&begun), first, "{jobs}");
     }
 }

@@ -201,12 +201,12 @@ impl Engine {
         failed.map_or(Ok(numbers), Err)
     }
 
-    /// What a host watches between two steps: 0 [`engine::Engine::matrices`], 1 [`engine::Engine::cached`], 2 [`engine::Engine::look`].
+    /// What a host watches between two steps: 0 [`engine::Engine::matrices`], 1 [`engine::Engine::cached`], 2 [`engine::Engine::last_operation`].
     pub fn watch(&self, what: u32) -> Vec<f64> {
         match what {
             0 => self.engine.matrices(),
             1 => self.engine.cached(),
-            _ => self.engine.look(),
+            _ => self.engine.last_operation(),
         }
     }
 

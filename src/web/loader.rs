@@ -88,7 +88,7 @@ impl Loader {
     pub fn expect_prefill(&mut self, tokens: usize) -> Option<String> {
         let LoadState::Planned(plan) = &mut self.state else { return None };
         plan.expect_prefill(tokens);
-        plan.late().map(|tensor| tensor.name.clone())
+        plan.late_tensor().map(|tensor| tensor.name.clone())
     }
 
     /// The longest context that the model was trained for, in tokens.
@@ -121,7 +121,7 @@ impl Loader {
             let Memory { weights, total, .. } = plan.memory();
             grow(total + if threads > 1 { weights.min(LOAD_BYTES) } else { 0 })?;
             let team = team(threads)?;
-            tune::settle::<Active>(&mut plan, linear::chosen(), five, &team, &now).map_err(thrown)?;
+            tune::choose_packing::<Active>(&mut plan, linear::chosen(), five, &team, &now).map_err(thrown)?;
             (team, model::Loader::new(*plan))
         };
         let loader = loader.map_err(thrown)?;

@@ -21,9 +21,9 @@ impl Engine {
 
     /// Whether the pass under way waits for the other parts; `done` lets it go on.
     pub fn waits(&mut self, done: bool) -> bool {
-        let waits = self.engine.waits();
+        let waits = self.engine.awaits_parts();
         if done {
-            self.engine.go_on();
+            self.engine.continue_pass();
         }
         waits
     }

@@ -60,7 +60,7 @@ impl Split {
         let mut events = Vec::new();
         loop {
             // A pass that nobody waits for any more is left.
-            self.at = self.at.filter(|_| self.first.waits());
+            self.at = self.at.filter(|_| self.first.awaits_parts());
             if let Some(at) = self.at {
                 if self.others[at].busy() {
                     self.others[at].step(expired)?;
@@ -75,7 +75,7 @@ impl Split {
                     continue;
                 }
                 self.first.hidden().copy_from_slice(&hidden);
-                self.first.go_on();
+                self.first.continue_pass();
                 self.at = None;
             }
             events.extend(self.first.step(expired)?);

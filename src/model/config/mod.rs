@@ -35,11 +35,11 @@ pub enum Training {
 
 impl Training {
     /// Resolves [`Self::ByScales`]: a file is taken for BitNet's if every matrix of the layers has a ternary type and one scale for the
-    /// whole matrix (`single`). Dense weights that turn out to be ternary may be TriLM's as well, which other engines run with float
+    /// whole matrix (`single_scale`). Dense weights that turn out to be ternary may be TriLM's as well, which other engines run with float
     /// activations.
-    pub fn of(self, single: bool) -> Self {
+    pub fn of(self, single_scale: bool) -> Self {
         match self {
-            Self::ByScales if single => Self::Int8,
+            Self::ByScales if single_scale => Self::Int8,
             Self::ByScales => Self::Float,
             known => known,
         }

@@ -41,7 +41,7 @@ impl<I: Isa> Forward<I> {
 
     fn mtp_chunk(&mut self, team: &Team, model: &Model, mtp: &Mtp, cache: &mut Cache, rows: &[MtpRow], guesses: bool) {
         let config = &model.config;
-        let batch = |&MtpRow { table, position, token, .. }: &MtpRow| BatchRow::kept(table, position, token);
+        let batch = |&MtpRow { table, position, token, .. }: &MtpRow| BatchRow::kv_only(table, position, token);
         self.rows.clear();
         self.rows.extend(rows.iter().map(batch));
         self.compute_angles(model);

@@ -117,7 +117,7 @@ fn passes(plan: &Plan, table: TableId, tokens: &[u32]) -> Result<Vec<Suspended>>
         let floats = |width: usize| scratch((tokens.len() * width) as u64);
         let mut rows = reserve("a batch", tokens.len() as u64)?;
         rows.extend(
-            tokens.iter().zip(index * chunk..).map(|(&token, position)| BatchRow::kept(table, position, token)),
+            tokens.iter().zip(index * chunk..).map(|(&token, position)| BatchRow::kv_only(table, position, token)),
         );
         let pairs = plan.config.rope.dim / 2;
         passes.push(Suspended {

@@ -40,7 +40,7 @@ fn count(codes: &mut [u32], values: &[f32]) {
 
 /// The values that an operation has read, or of the head those that it has written.
 #[derive(Clone, Copy, Debug)]
-pub struct Looked<'a> {
+pub struct OperationValues<'a> {
     pub operation: Operation,
     pub layer: usize,
     pub rows: usize,
@@ -52,7 +52,7 @@ pub struct Looked<'a> {
 
 impl<I: Isa> Forward<I> {
     /// What the operation that ran last leaves to be seen, if it has matrices.
-    pub fn look(&self, model: &Model) -> Option<Looked<'_>> {
+    pub fn last_values(&self, model: &Model) -> Option<OperationValues<'_>> {
         let past = self.operation.checked_sub(2)?;
         let (operation, config) = (self.at(self.operation - 1, model), &model.config);
         let number = past / LAYER.len();
@@ -62,7 +62,7 @@ impl<I: Isa> Forward<I> {
             // Nothing was wanted of the last layer's: the operation did not run.
             return None;
         }
-        let seen = |stride, width, values| Some(Looked { operation, layer, rows, stride, width, values });
+        let seen = |stride, width, values| Some(OperationValues { operation, layer, rows, stride, width, values });
         if operation == Operation::Head && self.largest(0).is_some() {
             // They are no numbers of the model's.
             return None;
@@ -77,7 +77,7 @@ impl<I: Isa> Forward<I> {
             Operation::Down => seen(2 * config.ffn, config.ffn, &self.gate_up[..]),
             Operation::Head => {
                 let rows = self.logits.len() / config.vocab;
-                seen(config.vocab, config.vocab, &self.logits[..]).map(|seen| Looked { rows, ..seen })
+                seen(config.vocab, config.vocab, &self.logits[..]).map(|seen| OperationValues { rows, ..seen })
             }
             _ => None,
         }

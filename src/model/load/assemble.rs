@@ -30,9 +30,9 @@ impl PartialModel {
     /// Adds the next layer. Returns whether the layers before it round their inputs otherwise from now on.
     pub fn push_layer(&mut self, mut assembler: Assembler) -> Result<bool> {
         let asked = self.model.config.training;
-        let before = asked.of(self.model.single);
-        self.model.single &= assembler.single();
-        let training = asked.of(self.model.single);
+        let before = asked.of(self.model.single_scale);
+        self.model.single_scale &= assembler.single_scale();
+        let training = asked.of(self.model.single_scale);
         let changed = training != before && !self.model.layers.is_empty();
         if changed {
             self.model.layers.iter_mut().for_each(|layer| layer.round(training));
@@ -109,7 +109,7 @@ impl Assembler<'_> {
             layers: Vec::with_capacity(layer_range.len()),
             mtp: None,
             layer_range,
-            single: true,
+            single_scale: true,
             embedding,
             embedding_rotation: self.rotation(Slot::new(TensorRole::TokenEmbd), config.hidden)?,
             head_rotation: None,
@@ -151,8 +151,8 @@ impl Assembler<'_> {
         }
     }
 
-    fn single(&self) -> bool {
-        let single = |matrix: &Matrix| {
+    fn single_scale(&self) -> bool {
+        let has_one = |matrix: &Matrix| {
             let mut scales = matrix.row_scales.iter().filter(|&&scale| scale != 0.0);
             let first = scales.next();
             matrix.shape.packing == Packing::Ints(Layout::TERNARY) && scales.all(|scale| Some(scale) == first)
@@ -163,7 +163,7 @@ impl Assembler<'_> {
             Kind::Matrix(matrix) if slot.in_layer().is_some() => Some((matrix, sink.tensor.is_dense())),
             _ => None,
         });
-        matrices.all(|(matrix, dense)| !dense && single(matrix))
+        matrices.all(|(matrix, dense)| !dense && has_one(matrix))
     }
 
     /// What a norm multiplies by. MLX, which turns the axes of the convolution, stores norms with the 1 that others leave out.

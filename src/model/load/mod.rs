@@ -122,7 +122,7 @@ impl Loader {
         assert!(plan.probes().is_empty(), "probes come first");
         let mut sinks = Vec::with_capacity(plan.items.len());
         // Reserved in order of execution, so that neighbours in time are neighbours in memory.
-        for (index, item) in plan.own() {
+        for (index, item) in plan.local_items() {
             sinks.push(Sink::new(index, item).map_err(|error| error.tensor(&item.tensor.name))?);
         }
         sinks.sort_by_key(|sink| (sink.tensor.file, sink.tensor.offset));

@@ -13,7 +13,7 @@ pub(super) const STRIDE: usize = 256;
 
 /// A state of a beginning.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct KeptState {
     pub table: TableId,
     tokens: Vec<u32>,
     /// Of which session; others may use it too where it is `shared`.
@@ -25,17 +25,17 @@ pub(super) struct Kept {
 
 impl<I: Isa> Engine<I> {
     /// Keeps the state of a session, if there is room for it.
-    pub(super) fn keep(&mut self, id: SessionId) {
+    pub(super) fn keep_state(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get(&id) else { return };
         let (table, tokens) = (session.table, &session.tokens[..session.cached]);
         if tokens.is_empty() || session.ephemeral || !self.cache.has_state(table) {
             return;
         }
         let salt = self.cache.salt(table);
-        let same = |kept: &&mut Kept| {
+        let same = |kept: &&mut KeptState| {
             kept.tokens == tokens && self.cache.salt(kept.table) == salt && (kept.shared || kept.owner == id)
         };
-        if let Some(known) = self.kept.iter_mut().find(same) {
+        if let Some(known) = self.kept_states.iter_mut().find(same) {
             known.used = self.steps;
             return;
         }
@@ -46,28 +46,28 @@ impl<I: Isa> Engine<I> {
         let shared = self.prefix_reuse && !self.cache.is_private(table);
         let copy = self.cache.fork(table, tokens.len());
         self.cache.take_state(copy, Some(table));
-        self.kept.push(Kept { table: copy, tokens, owner: id, shared, used: self.steps });
+        self.kept_states.push(KeptState { table: copy, tokens, owner: id, shared, used: self.steps });
     }
 
     /// Whether a state is free; the kept one that was least recently used gives way.
     pub(super) fn free_state(&mut self) -> bool {
         let (_, free) = self.cache.states();
-        free > 0 || self.forget_kept()
+        free > 0 || self.drop_oldest_kept_state()
     }
 
     /// Drops the kept state that was least recently used.
-    pub(super) fn forget_kept(&mut self) -> bool {
-        let oldest = self.kept.iter().enumerate().min_by_key(|(_, kept)| kept.used).map(|(index, _)| index);
+    pub(super) fn drop_oldest_kept_state(&mut self) -> bool {
+        let oldest = self.kept_states.iter().enumerate().min_by_key(|(_, kept)| kept.used).map(|(index, _)| index);
         let Some(index) = oldest else { return false };
-        let kept = self.kept.swap_remove(index);
+        let kept = self.kept_states.swap_remove(index);
         self.cache.close(kept.table);
         true
     }
 
     /// Drops what was kept for a session alone that is closed.
-    pub(super) fn forget_kept_of(&mut self, id: SessionId) {
+    pub(super) fn drop_kept_states_of(&mut self, id: SessionId) {
         let cache = &mut self.cache;
-        self.kept.retain(|kept| {
+        self.kept_states.retain(|kept| {
             let stays = kept.shared || kept.owner != id;
             if !stays {
                 cache.close(kept.table);
@@ -78,10 +78,10 @@ impl<I: Isa> Engine<I> {
 
     /// Lets a session go on from the longest of the kept states that its tokens begin with, up to position `limit`, if that is further
     /// than it is.
-    pub(super) fn resume_kept(&mut self, id: SessionId, limit: usize) {
+    pub(super) fn resume_kept_state(&mut self, id: SessionId, limit: usize) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let (table, cached, cache) = (session.table, session.cached, &mut self.cache);
-        let fits = |kept: &Kept| {
+        let fits = |kept: &KeptState| {
             let len = kept.tokens.len();
             len > cached
                 && len <= limit
@@ -89,9 +89,9 @@ impl<I: Isa> Engine<I> {
                 && session.tokens.starts_with(&kept.tokens)
                 && cache.salt(kept.table) == cache.salt(table)
         };
-        let found = self.kept.iter().enumerate().filter(|(_, kept)| fits(kept));
+        let found = self.kept_states.iter().enumerate().filter(|(_, kept)| fits(kept));
         let Some(index) = found.max_by_key(|(_, kept)| kept.tokens.len()).map(|(index, _)| index) else { return };
-        let kept = &mut self.kept[index];
+        let kept = &mut self.kept_states[index];
         let (other, len) = (kept.table, kept.tokens.len());
         kept.used = self.steps;
         cache.drop_state(table);
@@ -100,7 +100,7 @@ impl<I: Isa> Engine<I> {
         if !cache.take_state(table, Some(other)) {
             // Its own state, then: none is left to be copied to.
             cache.move_state(other, table);
-            self.kept.swap_remove(index);
+            self.kept_states.swap_remove(index);
             cache.close(other);
         }
     }
@@ -114,7 +114,7 @@ impl<I: Isa> Engine<I> {
     }
 
     /// Blocks that only kept states use.
-    pub(super) fn kept_blocks(&self) -> usize {
-        if self.kept.is_empty() { 0 } else { self.cache.held_by(self.kept.iter().map(|kept| kept.table)) }
+    pub(super) fn kept_state_blocks(&self) -> usize {
+        if self.kept_states.is_empty() { 0 } else { self.cache.held_by(self.kept_states.iter().map(|kept| kept.table)) }
     }
 }
