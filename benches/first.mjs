@@ -115,7 +115,7 @@ async function runIn(where, work, argument, base, build = "dist") {
   const after = [];
   try {
     const how = { chromium: open, firefox: openInFirefox }[where];
-    // On disk, as users have it: in memory Chromium reads what pages keep more slowly (results/README.md, "The first answer").
+    // On disk, as users have it: in memory Chromium reads what pages keep more slowly (results/first_answer.md, "The cached demo model").
     const profile = await mkdtemp(path.join(base.folder, "profile-"));
     return JSON.parse((await how({ after: (end) => after.push(end) }, `${base.url}${name}`, profile)).printed);
   } finally {

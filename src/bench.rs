@@ -89,7 +89,7 @@ const LATEST: usize = 6;
 /// An engine compiles code in two stages, and the second may arrive at any moment; another program may take the processor. Both make a
 /// measurement slower, never faster. Only the later half of the rounds counts therefore, and each variant is judged by its second best
 /// time: one lucky moment speaks for nothing. Where rounds are few, as in a browser beside another program, more than half of them count: what is
-/// known of code that is not optimised yet is better than the first variant unseen (benches/results/README.md, "Few rounds").
+/// known of code that is not optimised yet is better than the first variant unseen (benches/results/variants.md, "Few rounds").
 pub fn best<const N: usize>(rounds: &[[f64; N]], gain: f64) -> usize {
     if rounds.len() < MIN_ROUNDS {
         return 0;
@@ -115,7 +115,8 @@ const MIN_MS: [f64; 2] = [0.06, 0.25];
 /// Rounds of multiplying in one time at most: some clocks stand still.
 const MAX_ROUNDS: usize = 1 << 15;
 /// The share of the expected way's time that the other one has to come below. On an Intel Xeon (family 6, model 167) V8 takes the same time for
-/// both, with `--no-enable-avx-vnni` 0.76 of it for pairs in quick code and 0.37 in optimised code, and Firefox 0.6 (`benches/results/README.md`).
+/// both, with `--no-enable-avx-vnni` 0.76 of it for pairs in quick code and 0.37 in optimised code, and Firefox 0.6
+/// (benches/results/variants.md, "What a load measures").
 const DOTS_GAIN: f64 = 0.85;
 
 /// The way to sum products that is faster here, by a clock in milliseconds.

@@ -42,13 +42,12 @@ function measured(row, command, show) {
   return found ? show(found) : `Not measured yet: \`${command}\`.`;
 }
 
-const text = readFileSync(path.join(results, "README.md"), "utf8");
-
-/** The first table after a text in benches/results/README.md, for figures whose tools print no JSON. */
-function tableAfter(words) {
+/** The first table after a text in a document of benches/results, for figures whose tools print no JSON. */
+function tableAfter(name, words) {
+  const text = readFileSync(path.join(results, name), "utf8");
   const at = text.indexOf(words);
   const [table] = (at >= 0 && /^\|.*\|\n(?:\|.*\|\n)+/m.exec(text.slice(at))) || [];
-  if (!table) throw new Error(`benches/results/README.md has no table after ${JSON.stringify(words)}`);
+  if (!table) throw new Error(`benches/results/${name} has no table after ${JSON.stringify(words)}`);
   return table.trim();
 }
 
@@ -219,12 +218,12 @@ export const figures = {
         `${on(machine)}, two threads:`,
         "",
         `- A crossing between two memories takes ${(1000 * crossingMs).toFixed(0)} µs with rows of 5,120 values (${parts} memories against one, by turns; \`node benches/hybrid.mjs crossing\`): a step of the 27B shape in two memories crosses twice, in ${((200 * crossingMs) / step).toFixed(2)} % of the time that it takes on ${on(whole.machine)}.`,
-        `- With inputs rotated in blocks of 1,024, a step of layers of the 27B shape takes ${(100 * rotation.share).toFixed(1)} ± ${(100 * rotation.deviation).toFixed(1)} % more, by ${rotation.loads.length} loads with it and without on ${on(rotation.machine)} (\`node benches/hybrid.mjs rotation\`); the transform alone is 0.4 % of it ([results](../benches/results/README.md#large-hybrids)).`,
+        `- With inputs rotated in blocks of 1,024, a step of layers of the 27B shape takes ${(100 * rotation.share).toFixed(1)} ± ${(100 * rotation.deviation).toFixed(1)} % more, by ${rotation.loads.length} loads with it and without on ${on(rotation.machine)} (\`node benches/hybrid.mjs rotation\`); the transform alone is 0.4 % of it ([results](../benches/results/hybrids.md#rotation)).`,
         `- With a head for further tokens an answer is ${guesses.allRight.ratio.toFixed(2)} times as fast as without guesses where all of them are right (ternary weights) and ${guesses.ratio.toFixed(2)} times where none is (Q4_K), since guessing rests soon (16 layers of the 4B shape on ${on(guesses.machine)}, \`node benches/hybrid.mjs mtp\`). Where the head's own work and a second row take as long as the step that a right guess saves, nothing is guessed, as in a small model that \`benches/mtp_model.py\` has trained (the same with MODEL).`,
       ].join("\n");
     }),
 
-  peers: () => tableAfter("Side by side on"),
+  peers: () => tableAfter("peers.md", "## Side by side on"),
 
   loads() {
     const runtimes = ["node", "chromium"].map((runtime) => report(`loads-${runtime}`));
@@ -241,7 +240,7 @@ export const figures = {
     return table([`A file of ${Math.round(size / 1e6)} MB, MB/s`, "", "Node 24", "Chromium 156"], [...lines, times]);
   },
 
-  peaks: () => tableAfter("## Memory of a load"),
+  peaks: () => tableAfter("loads.md", "## Memory of a load"),
 
   crowd() {
     const { clients, seconds, answers, wrong, tokensPerSecond, firstPieceMs, shortFirstPieceMs, gapMs, memory } =
@@ -429,7 +428,7 @@ export const figures = {
     return lines.map((line) => `- ${line}`).join("\n");
   },
 
-  gaps: () => tableAfter("## Beside a long prompt"),
+  gaps: () => tableAfter("server.md", "## Beside a long prompt"),
 
   advice: () =>
     measured("advice", "node benches/advice.mjs", ({ machine, duration, results }) => {

@@ -112,8 +112,7 @@ const typed = [
 /** What README leads to is packed with it. */
 const papers = [
   ...["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "LICENSE-MIT", "LICENSE-APACHE"],
-  "benches/results/README.md",
-  ...["docs", "docs/guide", "docs/reference", "docs/images"].flatMap((folder) =>
+  ...["benches/results", "docs", "docs/guide", "docs/reference", "docs/images"].flatMap((folder) =>
     readdirSync(path.join(root, folder))
       .filter((name) => /\.(md|png|svg)$/.test(name))
       .map((name) => `${folder}/${name}`),

@@ -47,7 +47,7 @@ const sharedMemory = [
 // is marked `inline`, which raises its own limit. Much lower, and loops suffer that cannot be marked: at 10 Q4_K takes
 // a tenth longer (AMD EPYC, family 25, model 17; `ternlight bench --shape 2b4t,layers=2 --type q4_k --threads 1`).
 // Loops that LLVM writes out several times, more instructions of them by default, take 6 kB gzipped and are no faster: decode and
-// prefill of 2-bit, 1-bit and 4-bit weights by turns, AMD EPYC (Zen 5), benches/results/README.md, "Loops written out".
+// prefill of 2-bit, 1-bit and 4-bit weights by turns, AMD EPYC (Zen 5), benches/results/kernels.md, "Loops written out".
 const frugal = "-Cllvm-args=-inline-threshold=25 -unroll-partial-threshold=10";
 
 // Where a panic arose in the sources takes 5 kB gzipped to say; its message stays.

@@ -50,7 +50,7 @@ export async function load(source: ModelSource, given: EdgeLoadOptions): Promise
 
 /**
  * What is measured elsewhere: the clock of an edge worker stands still between two events. Weights that are loaded ahead cost an AMD Zen 5 a
- * third of the decode speed of models that fit there (benches/results/README.md, "Edge workers"); Intel's gain with larger ones.
+ * third of the decode speed of models that fit there (benches/results/variants.md, "Edge workers"); Intel's gain with larger ones.
  */
 const unmeasured = ({ weightPrefetch = "auto" }: LoadOptions): LoadOptions =>
   weightPrefetch === "auto" ? { weightPrefetch: "off" } : {};

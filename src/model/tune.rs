@@ -42,7 +42,7 @@ const PACKING_BYTES: usize = 8 << 20;
 const VARIANTS: [Ahead; 3] = [Ahead::Pages, Ahead::Near, Ahead::Off];
 /// The same for small models, whose weights caches may hold, and for K-quants by strict instructions. In WebKit pages halve the rate of a
 /// Q6_K head, on an AMD Zen 5 from 15.7 to 8.3 GB/s, and the measurement of a load seldom shows it there
-/// (benches/results/README.md, "WebKit's head").
+/// (benches/results/browsers.md, "WebKit's head").
 const OFF_FIRST: [Ahead; 3] = [Ahead::Off, Ahead::Near, Ahead::Pages];
 /// Bytes of one matrix in a measurement at most: a tenth of a millisecond. By a clock with long steps it takes more.
 const SLICE_BYTES: usize = 1 << 20;

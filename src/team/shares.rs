@@ -8,7 +8,7 @@
 //!
 //! A part costs up to half a microsecond, which counts where a matrix takes twenty. So owners take seven eighths, and half while a member
 //! is slow: one that still has the first part of its share in hand, seven eighths of it, when another is done with a whole one
-//! (benches/results/README.md, "Parts of a share").
+//! (benches/results/decode.md, "Parts of a share").
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};

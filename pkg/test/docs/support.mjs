@@ -18,7 +18,7 @@ export const documents = [
 /** Documents for contributors: their links are checked too. */
 export const others = [
   ...globSync("examples/**/*.md", { cwd: root, exclude: ["**/node_modules"] }),
-  "benches/results/README.md",
+  ...globSync("benches/results/*.md", { cwd: root }),
   "tests/golden/README.md",
   "pkg/models/ternlight-demo/README.md",
 ];

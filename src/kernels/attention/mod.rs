@@ -37,7 +37,7 @@
 //!
 //! While a head's rows are multiplied, those of the next one or two are prefetched, one line of all their pages at a time, for the reasons
 //! that `kernels::linear::prefetch` gives: f32 gained from it even where a core prefetches across pages, f16 and q8 did not
-//! (benches/results/README.md), and do it where [`set_prefetch`] says so.
+//! (benches/results/attention.md, "Behind 4,096 positions"), and do it where [`set_prefetch`] says so.
 //!
 //! `floats` and `ints` have the two products, by codec. Formats that they do not read directly (f16, fp8, q4, q2) are converted
 //! a block of a head at a time, to a scratch buffer that stays in the nearest cache.

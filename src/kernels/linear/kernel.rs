@@ -28,7 +28,7 @@ impl<I: Isa, const T: usize> Kernel<I, T> {
 /// Multiplies tiles for one token.
 ///
 /// A tile of long rows fills the first cache. Whatever else a kernel reads has left it when the tile ends, and to begin the next one was
-/// a fifth of the time (benches/results/README.md, "All tiles in one call"). So kernels that are fast enough to care take all tiles in
+/// a fifth of the time (benches/results/decode.md, "All tiles in one call"). So kernels that are fast enough to care take all tiles in
 /// one call.
 #[derive(Clone, Copy)]
 pub(super) enum OneToken<I: Isa> {

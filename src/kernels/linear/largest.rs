@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Tiles are multiplied in the order of their tops, until an exact result is larger than the top of the next. In the vocabulary of
-//! a language model that are a few tiles of thousands (benches/results/README.md, "The largest logit").
+//! a language model that are a few tiles of thousands (benches/results/head.md, "The largest logit").
 
 use super::Product;
 use crate::kernels::isa::Isa;

@@ -26,7 +26,7 @@
 //!
 //! A sum of four products of 1-bit codes has ten bits. In two parts of five, eight can be added to a byte before they are widened. That
 //! takes as many instructions as masks and `i32x4.relaxed_dot_i8x16_i7x16_add` where x86 has VNNI, and 1.4 times the speed of products
-//! that are summed in 16-bit lanes where it has not (an Intel Xeon, family 6, model 167, in V8: benches/results/README.md, "1-bit sums
+//! that are summed in 16-bit lanes where it has not (an Intel Xeon, family 6, model 167, in V8: benches/results/kernels.md, "1-bit sums
 //! looked up"): so a load takes it where it sums products in pairs ([`tune`](crate::model::tune)). 16 rows at a time need few registers; both vectors of a step at once
 //! share loads of tables, and V8 then kept tables on its stack.
 //!

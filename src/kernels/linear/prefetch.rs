@@ -30,7 +30,7 @@
 //! were no faster. On an AMD Zen 5 the core's prefetchers cross pages, one stream already reads 26 to 36 GB/s, and the bursts,
 //! with the chunks that they cut a row into, *cost* a third of the ternary decode speed while they double that of the Q6_K
 //! head as it was then. On a Zen 4 they cost every kernel 5 to 35 %. On a Xeon (family 6, model 167) they double the decode speed of
-//! an f16 head (benches/results/README.md, "Floats loaded ahead"). The right choice depends on the processor and the kernel, so [`set`]
+//! an f16 head (benches/results/head.md, "Floats loaded ahead"). The right choice depends on the processor and the kernel, so [`set`]
 //! makes it for each [`Kind`] of weights, after a measurement ([`tune`](crate::model::tune)).
 
 use std::sync::atomic::{AtomicU8, Ordering};

@@ -34,7 +34,7 @@ pub fn many<I: Isa, const A: usize, const DOT2: bool>(
     let shifts = [-64..=63, 0..=127].map(|plane| if DOT2 || A == 1 { None } else { shift(layout, len, plane) });
     let mut weights: BlockWeights<I> = Zeroable::zeroed();
     // One for all super-blocks: cleared and copied for each, it took an eighth of the time of four tokens on an AMD Zen 5
-    // (benches/results/README.md, "Zeros and copies").
+    // (benches/results/kernels.md, "Zeros and copies").
     let none = [isa.splat_i32(0); PASS_VECTORS];
     let [all, lower, mins] = [[none; SUPER_BLOCK / 16]; 3];
     let mut scales = PassScales { all, lower, sums: none, mins };

@@ -39,7 +39,8 @@
 //! same for every token, is what the super-block's sums begin at. The loops have as few counters and checks as V8 can be brought to,
 //! since these took more instructions than the products: on a Xeon (family 6, model 167), by turns, with kernels forced (`--weight-prefetch
 //! pages --dot-product dot4`), `bench --shape b2b,layers=1 --prompt-tokens 16 --decode 24 --batch 16` became 4 to 16 % faster, and a prefill of
-//! `--shape qwen3.5-4b,layers=4,vocab=4096 --prompt-tokens 128` 9 to 20 % (benches/results/README.md).
+//! `--shape qwen3.5-4b,layers=4,vocab=4096 --prompt-tokens 128` 9 to 20 %
+//! (benches/results/several_tokens.md, "K-quants with several tokens").
 //!
 //! For one token and int14, three planes in one pass and the fourth in a second keep all accumulators in registers; with all four at
 //! once some processes ran a third slower, as far as we can tell because a spilled vector straddled a cache line.

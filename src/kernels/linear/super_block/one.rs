@@ -25,7 +25,7 @@ pub fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, c
     let steps = if STEPS == 0 { sizes.steps } else { STEPS };
 
     // Zeros that the compiler knows become a call of `memory.fill`, and sums given on by value one of `memory.copy`. Registers lie on the
-    // stack around them, also in the loops: 4-bit codes took a quarter longer (benches/results/README.md, "Zeros and copies").
+    // stack around them, also in the loops: 4-bit codes took a quarter longer (benches/results/kernels.md, "Zeros and copies").
     let zero = isa.splat_i32(std::hint::black_box(0));
     let mut sums = [[[[zero; 2]; P]; V]; TILE / PASS_ROWS];
     let mut out = [0.0; TILE];
