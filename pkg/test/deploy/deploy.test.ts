@@ -75,9 +75,9 @@ test("servers on loopback answer behind nginx, by a public name where they know 
       const child = spawn(NGINX, args, { stdio: "ignore" });
       const ended = once(child, "exit");
       try {
-        const status = (host: string) =>
+        const status = (host: string, path = "/v1/models") =>
           new Promise<number>((resolve, reject) => {
-            const asked = request({ port, host: "127.0.0.1", path: "/v1/models", headers: { host } }, (response) => {
+            const asked = request({ port, host: "127.0.0.1", path, headers: { host } }, (response) => {
               response.resume();
               resolve(response.statusCode!);
             });
@@ -91,6 +91,12 @@ test("servers on loopback answer behind nginx, by a public name where they know 
         );
         const found = [await status(`127.0.0.1:${port}`), await status(NAME)];
         assert.deepEqual(found, [200, i === 0 ? 403 : 200], `${name}: ${found}`);
+        const address = `http://127.0.0.1:${port}`;
+        const long = await fetch(`${address}/v1/completions`, { method: "POST", body: `{"x": "${"a".repeat(2e6)}"}` });
+        assert.deepEqual([long.status, (await long.json()).error.param], [400, "prompt"], name);
+        if (name === "example") continue;
+        const metrics = ["/metrics", "/metrics/", "//metrics"].map((path) => status("localhost", path));
+        assert.deepEqual(await Promise.all(metrics), [403, 403, 403]);
       } finally {
         child.kill("SIGKILL");
         await ended;
