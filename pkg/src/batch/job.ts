@@ -14,6 +14,8 @@ import { runBatch, type Worker } from "./run.ts";
 /** Lines at once of a batch that was stopped: none of them is worked on. */
 const AFTER_STOP = 64;
 const LF = 0x0a;
+/** Milliseconds after which the clock is looked at again: it may have been set. Timers take no more than 24 days. */
+const LOOK_MS = 3_600_000;
 
 /** Why lines are not begun any more. */
 interface Stop {
@@ -58,8 +60,9 @@ export class Job {
 
   /** Begins to watch the time. */
   watch(): void {
-    const ms = Math.max(0, 1000 * this.record.batch.expires_at - Date.now());
-    this.#timer = setTimeout(() => this.#stop.abort(EXPIRED), ms);
+    const ms = 1000 * this.record.batch.expires_at - Date.now();
+    const look = () => (ms > LOOK_MS ? this.watch() : this.#stop.abort(EXPIRED));
+    this.#timer = setTimeout(look, Math.min(Math.max(0, ms), LOOK_MS));
     // The timer alone keeps no process alive.
     this.#timer.unref();
   }

@@ -364,6 +364,24 @@ test("a server that was stopped or killed goes on, to the same bytes", async (co
   assert.match(String(second), /written by another run/);
 });
 
+test("a batch goes on under a clock that was set back, as of a machine that starts without one", async (context) => {
+  const dir = await folder(context);
+  const start = () => serve(context, ["--batch-folder", dir]);
+  const server = await start();
+  const { id } = await new Client(server).begin(linesOf(60, { max_tokens: 24 }));
+  await new Client(server).done(id, 1);
+  server.child.kill("SIGTERM");
+  assert.equal(await server.ended, 0);
+  // What it is to the clock is 30 days more, which no timer takes.
+  const file = path.join(dir, "batches", `${id}.json`);
+  const record = JSON.parse(await readFile(file, "utf8"));
+  record.batch.expires_at += 30 * 86_400;
+  await writeFile(file, JSON.stringify(record));
+  const client = new Client(await start());
+  const ended = await client.until(id, ({ status }) => ["completed", "expired"].includes(status));
+  assert.deepEqual([ended.status, ended.request_counts.completed], ["completed", 60]);
+});
+
 test("batches of one second keep their order over a restart", async (context) => {
   const dir = await folder(context);
   const server = await serve(context, ["--batch-folder", dir]);
