@@ -70,7 +70,7 @@ export class Written {
   }
 
   #unwritable(cause: unknown): EngineError {
-    return unwritable(this.path, cause, "; what is done is kept, and --resume goes on from it");
+    return unwritable(this.path, cause, "; what is done is kept");
   }
 
   close(): Promise<void> {

@@ -113,7 +113,9 @@ async function work({ input, rows, answerers, chunk, ahead, output, places }: Wo
     await progress.end(places);
   } catch (error) {
     await output.stop();
-    if (signal.aborted) await terminal.note(`${output.done} lines are done; --resume goes on with the rest`);
+    const unwritten = error instanceof EngineError && error.code === "Unwritable";
+    if (signal.aborted || unwritten)
+      await terminal.note(`${output.done} lines are done; --resume goes on with the rest`);
     throw error;
   }
 }

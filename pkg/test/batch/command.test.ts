@@ -1,7 +1,7 @@
 /** The command `batch`: every kind of line, the same bytes whatever happens to the run. */
 
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { createReadStream, existsSync } from "node:fs";
 import { mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import zlib from "node:zlib";
-import { DEMO, done, failure, path as inRepository, json, start } from "../cli/support/ternlight.ts";
+import { DEMO, done, failure, path as inRepository, json, start, ternlight } from "../cli/support/ternlight.ts";
 
 let dir = "";
 const at = (name: string) => path.join(dir, name);
@@ -282,4 +282,23 @@ test("wrong calls are told before anything is loaded, and leave nothing", async 
   );
   await done("batch", at("two.csv"), ...MODEL, "--out", at("typed.jsonl"), "--template", "{{name}}");
   assert.equal((await failure(1, "batch", input, ...MODEL, "--out", at("no/x"))).code, "Unwritable");
+});
+
+test("a full disk ends it, and it says what goes on", async (context) => {
+  const small = await mkdtemp(path.join(tmpdir(), "ternlight-small-"));
+  try {
+    execFileSync("mount", ["-t", "tmpfs", "-o", "size=16k", "tmpfs", small], { stdio: "pipe" });
+  } catch {
+    return context.skip("a file system of 16 kB cannot be mounted here: mount needs root");
+  }
+  context.after(async () => {
+    execFileSync("umount", ["-l", small]);
+    await rm(small, { recursive: true });
+  });
+  const args = ["batch", at("in.jsonl"), ...MODEL, "--out", path.join(small, "out.jsonl")];
+  const { stderr } = await ternlight(...args);
+  assert.match(stderr, /lines are done; --resume goes on with the rest/);
+  assert.match(stderr, /Unwritable: .* cannot be written: ENOSPC/);
+  execFileSync("mount", ["-o", "remount,size=8m", small]);
+  await done(...args, "--resume");
 });
