@@ -23,7 +23,7 @@ export async function locate(spec: SourceSpec, paths: Paths | undefined): Promis
     case "folder":
       return { folder: await atBase(spec.base, paths, true), file: null };
     case "directory":
-      return { folder: await ofHandle(spec.handle), file: null };
+      return { folder: await ofHandle(spec.handle as FileSystemDirectoryHandle), file: null };
     case "files": {
       const { files } = spec;
       const find = async (name: string) => (Object.hasOwn(files, name) ? files[name]! : null);

@@ -2,21 +2,21 @@
 
 import { show } from "../options/show.ts";
 import { EngineError } from "../types/errors.ts";
-import type { FileSource, ModelSource } from "../types/index.ts";
+import type { DirectoryHandleLike, FileHandleLike, FileSource, ModelSource } from "../types/index.ts";
 import { addressOf } from "./address.ts";
 
 export type FileSpec =
-  | { kind: "url"; url: string; headers: [string, string][]; credentials?: RequestCredentials }
+  | { kind: "url"; url: string; headers: [string, string][]; credentials?: Request["credentials"] }
   | { kind: "path"; path: string }
   | { kind: "blob"; blob: Blob; name: string }
   | { kind: "bytes"; bytes: Uint8Array; name?: string }
-  | { kind: "handle"; handle: FileSystemFileHandle };
+  | { kind: "handle"; handle: FileHandleLike };
 
 /** One file, or a folder: by what its files' addresses begin with, by handle, or as its files by name. */
 export type SourceSpec =
   | FileSpec
   | { kind: "folder"; base: Extract<FileSpec, { kind: "url" | "path" }> }
-  | { kind: "directory"; handle: FileSystemDirectoryHandle }
+  | { kind: "directory"; handle: DirectoryHandleLike }
   | { kind: "files"; files: Record<string, FileSpec> };
 
 export interface SpecRules {

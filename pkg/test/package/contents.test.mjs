@@ -199,6 +199,8 @@ test("the tarball", async (context) => {
     `;
     const known = `
       import { load, type Model } from "ternlight";
+      import { type Checkup, check } from "ternlight/quality";
+      export const checkup = (): Promise<Checkup> => check("https://example.com/model.gguf");
       export const blobs = (blob: Blob, url: URL, request: Request) => [load(blob), load([blob]), load(url), load(request)];
       export const response = (model: Model): Response => new Response(model.generate("Once").textStream());
       export const stoppable = (model: Model, signal: AbortSignal) => model.generate("Once", { signal });
