@@ -70,8 +70,13 @@ export function adaptersOf(args: Args): Record<string, string> {
 
 export async function keysOf(args: Args): Promise<string[]> {
   const files = args.texts("apiKeyFile").map(async (file) => {
-    const text = await readOwn("--api-key-file", file);
-    return text.split("\n").filter((line) => !line.startsWith("#"));
+    const option = "--api-key-file";
+    const text = await readOwn(option, file);
+    // Some editors and shells write UTF-16.
+    if (/[\0\ufffd]/.test(text)) throw new UsageError(`${option}: ${file} is no text in UTF-8`, { option, file });
+    // An editor's mark of UTF-8 goes with the space around a line.
+    const lines = text.split("\n").map((line) => line.trim());
+    return lines.filter((line) => !line.startsWith("#"));
   });
   const given = [...args.texts("apiKeys"), ...(await Promise.all(files)).flat()];
   const keys = given.map((key) => key.trim()).filter((key) => key !== "");

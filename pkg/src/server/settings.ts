@@ -79,6 +79,12 @@ export function settingsOf(options: ServerOptions) {
     );
   const apiKeys = given.apiKeys?.map((key) => key.trim());
   if (apiKeys?.includes("")) throw wrong("createApp", "apiKeys", "texts that are not empty", "");
+  for (const [i, key] of apiKeys?.entries() ?? []) {
+    // The message shows one character of the key, as it may come to a log.
+    const [unsent] = /[^ -~]/u.exec(key) ?? [];
+    if (unsent)
+      throw wrong("createApp", `apiKeys[${i}]`, "of printable ASCII characters, which clients can send", unsent);
+  }
   return {
     maxBody: maxBody.default,
     maxRequests: maxRequests.default,

@@ -222,6 +222,15 @@ test("keys count without the space around them, and none is empty", async (conte
   assert.equal((await app.get("/v1/models", { headers: { "x-api-key": "one" } })).status, 200);
   for (const apiKeys of [[""], ["one", " "]])
     assert.throws(() => createApp({ models: { demo: loader() }, apiKeys }), /apiKeys must be/);
+  // Of a key that no header carries, the message shows what is wrong and no more.
+  for (const secret of ["sk-\u00e9", "sk-\n1"])
+    assert.throws(
+      () => createApp({ models: { demo: loader() }, apiKeys: ["one", secret] }),
+      (error: Error) => {
+        assert.match(error.message, /apiKeys\[1\] must be of printable ASCII characters/);
+        return !error.message.includes("sk-");
+      },
+    );
 });
 
 test("without its key a health check tells the state and nothing of the models", async (context) => {

@@ -320,11 +320,23 @@ test("comments of a file of keys are none", async (context) => {
   const folder = await mkdtemp(join(tmpdir(), "ternlight-keys-"));
   const file = join(folder, "keys");
   context.after(() => rm(folder, { recursive: true }));
-  await writeFile(file, "# team A\nabc\n");
+  // An editor's mark of UTF-8 and an indent do not make a key of a comment.
+  await writeFile(file, "\ufeff# team A\nabc\r\n  # team B\n");
   const { url } = await serve(context, ["--api-key-file", file]);
   const asked = async (key: string) =>
     (await fetch(`${url}/v1/models`, { headers: { authorization: `Bearer ${key}` } })).status;
-  assert.deepEqual([await asked("abc"), await asked("# team A")], [200, 401]);
+  const statuses = [await asked("abc"), await asked("# team A"), await asked("# team B")];
+  assert.deepEqual(statuses, [200, 401, 401]);
+});
+
+test("a file of keys in UTF-16 is refused by its name", async (context) => {
+  const folder = await mkdtemp(join(tmpdir(), "ternlight-keys-"));
+  const file = join(folder, "keys");
+  context.after(() => rm(folder, { recursive: true }));
+  for (const mark of ["\ufeff", ""]) {
+    await writeFile(file, `${mark}abc\n`, "utf16le");
+    await assert.rejects(serve(context, ["--api-key-file", file]), /--api-key-file: .*keys is no text in UTF-8/);
+  }
 });
 
 test("a terminal that hangs up lets the server end as SIGTERM does", async (context) => {
