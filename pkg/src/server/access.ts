@@ -9,11 +9,22 @@ import { type Env, OPEN } from "./env.ts";
 /** An address in a Host header: four numbers, or what stands in brackets. */
 const ADDRESS = /^(\d{1,3}(\.\d{1,3}){3}|\[[\d:a-f.]+\])$/;
 
+/** What no name has that is compared with a Host header without its port. */
+const NO_NAME = /[\s/*]|^[^:]*:\d*$/;
+
 /**
  * A page whose own name leads to this machine (DNS rebinding) has that name in the Host header. Only names can be turned: who writes an
  * address reaches what has it.
  */
 export function hosts(allowed: readonly string[]): MiddlewareHandler<Env> {
+  const wrongOne = allowed.find((name) => NO_NAME.test(name));
+  if (wrongOne !== undefined)
+    throw wrong(
+      "createApp",
+      "allowedHosts",
+      "names such as models.example.com, without scheme, port, path or *",
+      wrongOne,
+    );
   const names = new Set(allowed.map((name) => name.toLowerCase()));
   return async (c, next) => {
     // Pages always send one; probes of HTTP/1.0 do not.

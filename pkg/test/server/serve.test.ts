@@ -339,6 +339,13 @@ test("a file of keys in UTF-16 is refused by its name", async (context) => {
   }
 });
 
+test("an allowed host is a name alone", async (context) => {
+  for (const name of ["models.example:8080", "https://models.example", "*", "*.example"])
+    await assert.rejects(serve(context, ["--allowed-host", name]), /allowedHosts must be names .*without scheme, port/);
+  const { port } = new URL((await serve(context, ["--host", "::1", "--allowed-host", "[::1]"])).url);
+  assert.equal((await fetch(`http://[::1]:${port}/readyz`)).status, 200);
+});
+
 test("a terminal that hangs up lets the server end as SIGTERM does", async (context) => {
   const server = await serve(context);
   server.child.kill("SIGHUP");
