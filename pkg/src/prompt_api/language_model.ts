@@ -16,7 +16,7 @@ import type {
   LanguageModelStatic,
 } from "./idl.ts";
 import { monitored } from "./monitor.ts";
-import { supports, validOptions, validPrompt } from "./prompts.ts";
+import { checkSignal, supports, validOptions, validPrompt } from "./prompts.ts";
 
 /** Sampling of each mode; `balanced` is what the model's own configuration says. */
 const MODES: Record<LanguageModelSamplingMode, ChatOptions> = {
@@ -239,8 +239,9 @@ class LanguageModelBase extends EventTarget {
     }
   }
 
-  #signal({ signal }: Signals): AbortSignal {
-    return eitherSignal(signal, this.#end.signal);
+  #signal(options: Signals): AbortSignal {
+    checkSignal(options);
+    return eitherSignal(options.signal, this.#end.signal);
   }
 
   #handle(type: string, handler: unknown): void {
@@ -296,9 +297,8 @@ export function languageModelOf(lazy: LazyModel): LanguageModelStatic {
   return LanguageModel as unknown as LanguageModelStatic;
 }
 
-/** Numbers that are too large count as the largest. */
+/** Numbers that were checked: those that are too large count as the largest. */
 function rawOf(topK: number | undefined, temperature: number | undefined): ChatOptions {
-  if (Number.isNaN(topK) || Number.isNaN(temperature)) throw new TypeError("topK and temperature must be numbers");
   const wrong = topK !== undefined && topK < 1 ? "topK must be at least 1" : "temperature must be at least 0";
   if ((topK ?? 1) < 1 || (temperature ?? 0) < 0) throw new RangeError(wrong);
   return {

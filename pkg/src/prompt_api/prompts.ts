@@ -1,8 +1,10 @@
 /** "Validate and canonicalize a prompt", with what Web IDL checks before it, and the options of creation. */
 
+import { show } from "../options/show.ts";
 import { failure } from "./errors.ts";
 import type {
   LanguageModelCreateCoreOptions,
+  LanguageModelCreateOptions,
   LanguageModelExpected,
   LanguageModelMessageType,
   LanguageModelPrompt,
@@ -32,7 +34,21 @@ const isIterable = (value: unknown): value is Iterable<unknown> =>
   isObject(value) && typeof value[Symbol.iterator as unknown as string] === "function";
 
 const wrong = (what: string, expected: string, found: unknown) =>
-  new TypeError(`${what} must be ${expected}, not ${typeof found === "object" ? typeof found : JSON.stringify(found)}`);
+  new TypeError(`${what} must be ${expected}, not ${show(found)}`);
+
+/** Checks a list where one was given, and each of its values. */
+function checkList(what: string, given: unknown, check: (value: unknown, place: string) => void): void {
+  if (given === undefined) return;
+  if (!Array.isArray(given)) throw wrong(what, "a list", given);
+  for (const [at, value] of given.entries()) check(value, `${what}[${at}]`);
+}
+
+/** Checks the options of any method, and their signal. */
+export function checkSignal(options: unknown): void {
+  if (!isObject(options)) throw wrong("options", "an object", options);
+  const { signal } = options;
+  if (signal !== undefined && !(signal instanceof AbortSignal)) throw wrong("signal", "an AbortSignal", signal);
+}
 
 function oneOf<T extends string>(values: readonly T[], given: unknown, what: string): T {
   if (values.includes(given as T)) return given as T;
@@ -119,24 +135,40 @@ const MODES = [
   "default",
 ] as const;
 
-/** Checks what `create` and `availability` share. @returns the sampling mode that is meant */
-export function validOptions(options: LanguageModelCreateCoreOptions): LanguageModelSamplingMode {
-  if (typeof options !== "object" || options === null) throw wrong("options", "an object", options);
-  const { samplingMode = "default", topK, temperature, tools = [] } = options;
+/** Checks the options of `create` and `availability`. @returns the sampling mode that is meant */
+export function validOptions(options: LanguageModelCreateOptions): LanguageModelSamplingMode {
+  checkSignal(options);
+  const { samplingMode = "default", topK, temperature, initialPrompts, monitor } = options;
   const mode = oneOf(MODES, samplingMode, "samplingMode");
-  for (const expected of [...(options.expectedInputs ?? []), ...(options.expectedOutputs ?? [])]) {
-    oneOf(TYPES, expected?.type, "the type of what is expected");
-    // It throws a RangeError for what is no language tag.
-    if (expected.languages !== undefined) Intl.getCanonicalLocales([...expected.languages]);
+  for (const name of ["expectedInputs", "expectedOutputs"] as const) checkList(name, options[name], checkExpected);
+  for (const [name, value] of Object.entries({ topK, temperature })) {
+    if (value === undefined) continue;
+    if (typeof value !== "number" || Number.isNaN(value)) throw wrong(name, "a number", value);
+    if (mode !== "default") throw new TypeError("samplingMode stands for topK and temperature: give it or them");
   }
-  const raw = topK !== undefined || temperature !== undefined;
-  if (raw && mode !== "default") throw new TypeError("samplingMode stands for topK and temperature: give it or them");
-  for (const { name, description, inputSchema, execute } of tools) {
-    if (typeof name !== "string" || typeof description !== "string") throw wrong("a tool", "named and described", name);
-    if (!isObject(inputSchema)) throw wrong("inputSchema", "a JSON schema", inputSchema);
-    if (typeof execute !== "function") throw wrong("execute", "a function", execute);
-  }
+  checkList("tools", options.tools, checkTool);
+  checkList("initialPrompts", initialPrompts, () => {});
+  if (monitor !== undefined && typeof monitor !== "function") throw wrong("monitor", "a function", monitor);
   return mode === "default" ? "balanced" : mode;
+}
+
+function checkExpected(expected: unknown, place: string): void {
+  if (!isObject(expected)) throw wrong(place, "{ type, languages }", expected);
+  oneOf(TYPES, expected.type, `${place}.type`);
+  checkList(`${place}.languages`, expected.languages, (language, place) => {
+    if (typeof language !== "string") throw wrong(place, "a language tag", language);
+    // It throws a RangeError for what is no language tag.
+    Intl.getCanonicalLocales(language);
+  });
+}
+
+function checkTool(tool: unknown, place: string): void {
+  if (!isObject(tool)) throw wrong(place, "{ name, description, inputSchema, execute }", tool);
+  const { name, description, inputSchema, execute } = tool;
+  for (const [key, text] of Object.entries({ name, description }))
+    if (typeof text !== "string") throw wrong(`${place}.${key}`, "a text", text);
+  if (!isObject(inputSchema)) throw wrong(`${place}.inputSchema`, "a JSON schema", inputSchema);
+  if (typeof execute !== "function") throw wrong(`${place}.execute`, "a function", execute);
 }
 
 /** Whether a model of text has all of it. */

@@ -79,6 +79,39 @@ test("validate and canonicalize options: modes, raw parameters, languages, types
   assert.ok(await LanguageModel.create({ ...expected, expectedOutputs: [{ type: "text" }, { type: "tool-call" }] }));
 });
 
+test("options of a wrong kind are refused by name", async () => {
+  const cases: [object | null | number, RegExp][] = [
+    [null, /^options must be an object, not null$/],
+    [5, /^options must be an object, not 5$/],
+    [{ signal: 5 }, /^signal must be an AbortSignal, not 5$/],
+    [{ monitor: "x" }, /^monitor must be a function, not "x"$/],
+    [{ topK: "3" }, /^topK must be a number, not "3"$/],
+    [{ temperature: null }, /^temperature must be a number, not null$/],
+    [{ initialPrompts: 5 }, /^initialPrompts must be a list, not 5$/],
+    [{ initialPrompts: null }, /^initialPrompts must be a list, not null$/],
+    [{ initialPrompts: [null] }, /^a message must be an object, not null$/],
+    [{ tools: null }, /^tools must be a list, not null$/],
+    [{ tools: 5 }, /^tools must be a list, not 5$/],
+    [{ tools: [null] }, /^tools\[0\] must be \{ name, .*\}, not null$/],
+    [{ tools: [{ name: "x" }] }, /^tools\[0\]\.description must be a text, not undefined$/],
+    [{ expectedInputs: 5 }, /^expectedInputs must be a list, not 5$/],
+    [{ expectedOutputs: [null] }, /^expectedOutputs\[0\] must be \{ type, languages \}, not null$/],
+    [{ expectedInputs: [{ type: "text", languages: 5 }] }, /^expectedInputs\[0\]\.languages must be a list, not 5$/],
+    [{ expectedInputs: [{ type: "text", languages: [5] }] }, /languages\[0\] must be a language tag, not 5$/],
+  ];
+  for (const [given, message] of cases) await fails(LanguageModel.create(given as never), "TypeError", message);
+  await fails(LanguageModel.availability(null as never), "TypeError", /^options must be an object/);
+  const session = await talk();
+  for (const options of [null, 5, { signal: {} }] as never[]) {
+    const message = /^(options must be an object|signal must be an AbortSignal), not /;
+    await fails(session.prompt("x", options), "TypeError", message);
+    await fails(session.append("x", options), "TypeError", message);
+    await fails(session.clone(options), "TypeError", message);
+    await fails(session.measureContextUsage("x", options), "TypeError", message);
+    assert.throws(() => session.promptStreaming("x", options), { name: "TypeError", message });
+  }
+});
+
 test("availability: of the model, of types and of options", async (context) => {
   assert.equal(await LanguageModel.availability(), "available");
   assert.equal(await LanguageModel.availability({ expectedOutputs: [{ type: "audio" }] }), "unavailable");
