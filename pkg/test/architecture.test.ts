@@ -55,7 +55,7 @@ const ROOMS: Rooms = {
   // What packages for frameworks are made of, over the public objects.
   integration: ["types", "options", "source", "text"],
   // The browsers' interface to a language model, over the public objects.
-  prompt_api: ["types", "integration"],
+  prompt_api: ["types", "options", "integration"],
   // The server: a function from requests to responses, over the public objects.
   server: ["types", "options", "openai", "metrics", "integration"],
   // Files of requests: rows in, answers in their order, and a journal that survives every end; also as the server's batches.

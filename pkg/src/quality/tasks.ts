@@ -4,6 +4,8 @@
  */
 
 import { logSum } from "../metrics/log_sum.ts";
+import { checkAll, isObject, type Known, wrong } from "../options/check.ts";
+import { show } from "../options/show.ts";
 import { EngineError } from "../types/errors.ts";
 import type { Model, Session } from "../types/index.ts";
 
@@ -80,25 +82,43 @@ function readTask(line: string, place: string): Task {
   }
 }
 
-function checkTask(value: Partial<Task> | null, place: string): Task {
-  const wrong = (key: string, expected: string, found: unknown) => {
-    const shown = (JSON.stringify(found) ?? "nothing").slice(0, 80);
-    return new EngineError("BadValue", `${place}: ${key}: expected ${expected}, got ${shown}`, { key, expected });
+/** @param place of the task, for errors. @param option where it is no line of a file: how the caller writes its place */
+function checkTask(value: unknown, place: string, option?: string): Task {
+  const refused = (key: string, expected: string, value: unknown) => {
+    const found = show(value);
+    const named = option && { option: key ? `${option}.${key}` : option };
+    const what = key ? `${place}: ${key}` : place;
+    const detail = { ...(key ? { key } : {}), ...named, expected, found };
+    return new EngineError("BadValue", `${what} must be ${expected}, not ${found}`, detail);
   };
-  const { query, choices, gold } = value ?? {};
-  if (typeof query !== "string") throw wrong("query", "a text", query);
-  const texts = Array.isArray(choices) && choices.length > 0 && choices.every((one) => typeof one === "string" && one);
-  if (!texts) throw wrong("choices", "a list of texts", choices);
-  if (!Number.isInteger(gold) || gold! < 0 || gold! >= choices!.length) {
-    throw wrong("gold", `an integer from 0 to ${choices!.length - 1}`, gold);
+  if (isObject(value)) throw refused("", "{ query, choices, gold }", value);
+  const { query, choices, gold } = value as Partial<Task>;
+  if (typeof query !== "string") throw refused("query", "a text", query);
+  if (!Array.isArray(choices)) throw refused("choices", "a list of texts", choices);
+  if (choices.length === 0) throw refused("choices", "a list of one text at least", choices);
+  const bad = Array.from<unknown>(choices).findIndex((one) => typeof one !== "string" || one === "");
+  if (bad >= 0) throw refused(`choices[${bad}]`, "a text that is not empty", choices[bad]);
+  if (!Number.isInteger(gold) || gold! < 0 || gold! >= choices.length) {
+    throw refused("gold", `an integer from 0 to ${choices.length - 1}`, gold);
   }
-  return { query, choices: choices!, gold: gold! };
+  return { query, choices, gold: gold! };
 }
 
-/** @throws {EngineError} `BadValue` for a task without a query, choices or the place of the right one */
+/** Kinds of the options. */
+const SCORING: Known = { signal: { kind: "signal" }, onProgress: { kind: "function" } };
+
+/**
+ * @throws {EngineError} `BadValue` for a task without a query, choices or the place of the right one, `InvalidArgument` for no list of
+ * tasks and for options that there are not
+ */
 export async function scoreTasks(model: Model, tasks: readonly Task[], options: TaskOptions = {}): Promise<TaskReport> {
-  const whole = tasks.map((task, at) => checkTask(task, `tasks[${at}]`));
-  return scoreSome(model, whole, options, { task: () => null, keepTask() {} });
+  const name = "scoreTasks";
+  if (typeof Object(model).session !== "function") throw wrong(name, "model", "a loaded model", model);
+  if (!Array.isArray(tasks) || tasks.length === 0) throw wrong(name, "tasks", "a list of tasks", tasks);
+  const whole = Array.from<unknown, Task>(tasks, (task, at) =>
+    checkTask(task, `${name}: tasks[${at}]`, `tasks[${at}]`),
+  );
+  return scoreSome(model, whole, checkAll(name, SCORING, options), { task: () => null, keepTask() {} });
 }
 
 /** Scores what is not kept. @param model null where all lines are */

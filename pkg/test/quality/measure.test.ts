@@ -5,7 +5,7 @@ import { existsSync } from "node:fs";
 import { readFile, stat } from "node:fs/promises";
 import path from "node:path";
 import { test } from "node:test";
-import { load } from "ternlight";
+import { type EngineError, load } from "ternlight";
 import { type QualityRow, quality, readTasks, scoreTasks, slice } from "ternlight/quality";
 import { withFront } from "../../src/quality/measure.ts";
 import { toBlob } from "../../src/quality/new_gguf.ts";
@@ -297,14 +297,42 @@ test("lines that are no tasks are refused with their number", () => {
   }
 });
 
-test("tasks that are given as objects are looked at, too", async () => {
+test("tasks that are given as objects are looked at, too, and errors name what is wrong", async () => {
   const model = await load(demo, { threads: 1 });
-  for (const [bad, message] of [
-    [{ ...TASKS[0]!, gold: 9 }, /^tasks\[1\]: gold: expected an integer from 0 to \d, got 9$/],
-    [{ query: "Once" }, /^tasks\[1\]: choices: expected a list of texts, got nothing$/],
-    [null, /^tasks\[1\]: query: expected a text, got nothing$/],
+  const good = TASKS[0]!;
+  for (const [bad, option, message] of [
+    [{ ...good, gold: 9 }, ".gold", /: gold must be an integer from 0 to \d, not 9$/],
+    [{ query: "Once" }, ".choices", /: choices must be a list of texts, not undefined$/],
+    [{ ...good, choices: ["a", ""] }, ".choices[1]", /: choices\[1\] must be a text that is not empty, not ""$/],
+    [{}, ".query", /: query must be a text, not undefined$/],
+    [null, "", /tasks\[1\] must be \{ query, choices, gold \}, not null$/],
   ] as const) {
-    await assert.rejects(scoreTasks(model, [TASKS[0]!, bad as never]), { code: "BadValue", message });
+    const expected = (error: EngineError) =>
+      error.code === "BadValue" &&
+      error.detail.option === `tasks[1]${option}` &&
+      error.message.startsWith("scoreTasks: tasks[1]") &&
+      message.test(error.message);
+    await assert.rejects(scoreTasks(model, [good, bad as never]), expected);
+  }
+  await assert.rejects(scoreTasks(model, new Array(1)), { code: "BadValue", message: /tasks\[0\] must be/ });
+  for (const [given, option] of [
+    [[null, [good]], "model"],
+    [[{}, [good]], "model"],
+    [[model], "tasks"],
+    [[model, null], "tasks"],
+    [[model, 5], "tasks"],
+    [[model, "abc"], "tasks"],
+    [[model, []], "tasks"],
+    [[model, [good], null], "options"],
+    [[model, [good], 5], "options"],
+    [[model, [good], { onProgress: 5 }], "onProgress"],
+    [[model, [good], { signal: 5 }], "signal"],
+    [[model, [good], { progress() {} }], "progress"],
+  ] as const) {
+    const scored = scoreTasks(...(given as unknown as Parameters<typeof scoreTasks>));
+    const expected = (error: EngineError) =>
+      error.code === "InvalidArgument" && error.detail.option === option && error.message.startsWith("scoreTasks: ");
+    await assert.rejects(scored, expected, option);
   }
   await model.close();
 });
