@@ -21,7 +21,12 @@ export class History {
       throw new EngineError("InvalidArgument", `${message}: open another session`, { option: "messages" });
     }
     const at = messages.findIndex((message, i) => !same(message, given[i]));
-    if (at < 0) return given;
+    if (at < 0) {
+      // Another answer behind the answer would be nobody's turn.
+      if (given.length > messages.length || given.at(-1)?.role !== "assistant") return given;
+      const message = "chat: messages has none behind the session's answer, which rewind() forgets";
+      throw new EngineError("InvalidArgument", message, { option: "messages" });
+    }
     if (!given.some(({ role }) => role === "assistant" || isSystem(role))) return [...messages, ...given];
     const [expected, found] = [told(messages[at]), told(given[at])];
     throw new EngineError(

@@ -22,12 +22,13 @@ export interface Session extends AsyncDispose {
   /**
    * Continues the conversation by messages, and remembers them with the answer. Later messages of users and tools are new ones, which
    * are appended. Messages that repeat the conversation from its beginning must be the same; only what follows is new, and may be
-   * nothing after `rewind`. What the session holds already is not computed again. An answer that fails leaves no message.
+   * nothing where `rewind` has forgotten the last answer. What the session holds already is not computed again. An answer that fails
+   * leaves no message.
    *
    * @param messages the new messages, or the whole conversation
    * @throws {EngineError} as `generate`; `InvalidArgument` also for messages that contradict those of the session (a system message or
-   *   an assistant's which it does not have), with the place of the first in `detail.message`, and for a session that `generate` has
-   *   continued, whose text is in no message
+   *   an assistant's which it does not have), with the place of the first in `detail.message`, for none behind the session's own answer,
+   *   and for a session that `generate` has continued, whose text is in no message
    * @example
    * ```ts
    * import { load } from "ternlight";

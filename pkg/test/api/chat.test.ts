@@ -71,6 +71,25 @@ test("one that contradicts is refused, naming the first message that differs, an
   assert.deepEqual([detail.expected, detail.found], ['user "A king."', 'user "A queen."']);
 });
 
+test("messages that end with the session's own answer ask for nothing, and are refused", async (context) => {
+  const model = await demo(context, { chatTemplate });
+  const session = model.session();
+  const { text, tokens } = await session.chat([user("A king.")], SHORT).finished;
+  const restored = await model.restoreSession(await session.save());
+  for (const one of [session, restored]) {
+    const [held, messages] = [one.tokens, one.messages!];
+    const { code, detail, message } = await failure(() => one.chat(messages, SHORT).finished);
+    assert.deepEqual([code, detail.option], ["InvalidArgument", "messages"]);
+    assert.match(message, /^chat: messages has none behind the session's answer, which rewind\(\) forgets$/);
+    assert.deepEqual([one.tokens, one.messages], [held, messages]);
+    await one.rewind(tokens.length);
+    await one.chat(one.messages!, SHORT).finished;
+    assert.deepEqual(one.messages, [user("A king."), assistant(text)]);
+    await one.chat([...one.messages!, user("His sons.")], SHORT).finished;
+    assert.equal(one.messages?.length, 4);
+  }
+});
+
 test("an answer that fails, or is stopped, leaves messages that are right", async (context) => {
   const model = await demo(context, { chatTemplate });
   const session = model.session();
