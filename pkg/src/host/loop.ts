@@ -78,9 +78,12 @@ export class EngineLoop {
     if (!this.#running) void this.#run();
   }
 
-  /** Lets `work` step the engine itself. A run that waits for its turn would step it in between. */
-  async alone<T>(work: () => Promise<T>): Promise<T> {
-    while (this.#running) await this.#turn();
+  /** Lets `work` step the engine itself. A run that waits for its turn would step it in between. @param signal ends the wait for it */
+  async alone<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    while (this.#running) {
+      await this.#turn();
+      signal.throwIfAborted();
+    }
     this.#running = true;
     try {
       return await work();
@@ -101,8 +104,13 @@ export class EngineLoop {
   /** Answers a `choose` event, unless the request has ended meanwhile. */
   supply(request: number, logits: Float32Array): void {
     if (!this.#listeners.has(request)) return;
-    for (const listener of this.#deliver(this.engine.supply(request, logits))) listener.onSlice?.();
+    this.hear(this.engine.supply(request, logits));
     this.start();
+  }
+
+  /** Hands over events of steps that the loop has not made. */
+  hear(events: (EngineEvent | number)[]): void {
+    for (const listener of this.#deliver(events)) listener.onSlice?.();
   }
 
   async #run(): Promise<void> {

@@ -158,8 +158,8 @@ export interface Verbs {
   tokenBytes: Verb<{ ids: number[] }, TokenBytes[]>;
   promptLogprobs: Verb<{ ids: number[]; logprobs: number } & Adapted, TokenLogprobs[]>;
   /**
-   * Each list of ids is a conversation; `past` is what it holds before anything is timed. Nothing else runs on the engine. The event
-   * comes when decoding begins.
+   * Each list of ids is a conversation; `past` is what it holds before anything is timed. It begins when nothing else
+   * runs on the engine; what begins meanwhile is computed beside it, and timed with it. The event comes when decoding begins.
    */
   measure: Verb<
     { past: number[][]; prompts: number[][]; decode: number; profile: boolean | "each" },

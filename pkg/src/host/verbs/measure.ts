@@ -10,7 +10,7 @@ import type { HostState } from "../state.ts";
 
 /** Times conversations side by side, alone on the engine: first the tokens before the prompts, then the prompts, then the answers. */
 export const measure: Handler<"measure"> = (state, args, context) =>
-  state.model.loop.alone(() => measureAlone(state, args, context));
+  state.model.loop.alone(context.signal, () => measureAlone(state, args, context));
 
 async function measureAlone(
   state: HostState,
@@ -20,8 +20,8 @@ async function measureAlone(
   const { engine, parts } = state.model;
   const sessions = prompts.map(() => engine.open());
   const phase = (ids: readonly number[][], work: EngineWork) => {
-    for (const [i, session] of sessions.entries()) engine.submit(session, Uint32Array.from(ids[i] ?? []), work);
-    return timePhase(state, profile, context);
+    const own = sessions.map((session, i) => engine.submit(session, Uint32Array.from(ids[i] ?? []), work));
+    return timePhase(state, own, profile, context);
   };
   try {
     if (past.length > 0) await phase(past, { type: "logits", all: false });
@@ -40,9 +40,10 @@ async function measureAlone(
   }
 }
 
-/** Runs all that is submitted, and times each step. */
+/** Runs all that is submitted, and times each step. @param own the requests that are measured: others may have come meanwhile */
 async function timePhase(
-  { model: { engine, parts }, platform }: HostState,
+  { model: { engine, parts, loop }, platform }: HostState,
+  own: readonly number[],
   profile: boolean | "each",
   { signal }: CallContext<"measure">,
 ): Promise<Phase> {
@@ -58,7 +59,8 @@ async function timePhase(
   for (let now = start; engine.busy(); ) {
     const begun = now;
     const events = engine.step(each ? 0 : Infinity) as EngineEvent[];
-    for (const event of events) if (event.type === "failed") throw event.error;
+    loop.hear(events);
+    for (const event of events) if (event.type === "failed" && own.includes(event.request)) throw event.error;
     now = performance.now();
     steps.push(now - begun);
     if (each) noted.push(...engine.profile(true));
