@@ -1,4 +1,6 @@
-/** Lets many work at once, or one alone. */
+/** Lets many work at once, or one alone. An abort ends the wait for a turn. */
+
+import { unlessAborted } from "../integration/signals.ts";
 
 export class Gate {
   #active = 0;
@@ -7,8 +9,8 @@ export class Gate {
   #turn: Promise<unknown> = Promise.resolve();
   #waiting: (() => void)[] = [];
 
-  async shared<T>(work: () => Promise<T>): Promise<T> {
-    while (this.#alone > 0) await this.#changed();
+  async shared<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    while (this.#alone > 0) await unlessAborted(this.#changed(), signal);
     this.#active++;
     try {
       return await work();
@@ -18,20 +20,24 @@ export class Gate {
     }
   }
 
-  alone<T>(work: () => Promise<T>): Promise<T> {
+  async alone<T>(signal: AbortSignal, work: () => Promise<T>): Promise<T> {
+    const before = this.#turn;
+    let leave = () => {};
+    const own = new Promise<void>((resolve) => {
+      leave = resolve;
+    });
+    // Where this one leaves early, the next one still waits for those before it.
+    this.#turn = Promise.all([before, own]);
     this.#alone++;
-    const run = async () => {
-      while (this.#active > 0) await this.#changed();
-      try {
-        return await work();
-      } finally {
-        this.#alone--;
-        this.#wake();
-      }
-    };
-    const done = this.#turn.then(run, run);
-    this.#turn = done.catch(() => {});
-    return done;
+    try {
+      await unlessAborted(before, signal);
+      while (this.#active > 0) await unlessAborted(this.#changed(), signal);
+      return await work();
+    } finally {
+      leave();
+      this.#alone--;
+      this.#wake();
+    }
   }
 
   #changed(): Promise<void> {

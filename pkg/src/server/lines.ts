@@ -82,8 +82,8 @@ export class LineAnswers {
   async #work(request: BatchRequest, token: string, signal: AbortSignal): Promise<Reply> {
     const once = () => this.#once(request, token, signal);
     let reply: Reply | null = null;
-    for (let at = 0; at < TRIES.shared && !isLast(reply); at++) reply = await this.#gate.shared(once);
-    for (let at = 0; at < TRIES.alone && !isLast(reply); at++) reply = await this.#gate.alone(once);
+    for (let at = 0; at < TRIES.shared && !isLast(reply); at++) reply = await this.#gate.shared(signal, once);
+    for (let at = 0; at < TRIES.alone && !isLast(reply); at++) reply = await this.#gate.alone(signal, once);
     return reply!;
   }
 
