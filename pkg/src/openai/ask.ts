@@ -26,6 +26,8 @@ export interface Ask {
   echo: boolean;
   /** The field that holds the prompt, for errors. */
   param: string;
+  /** The field that holds the format of the answers, for errors. @default response_format */
+  format?: string | undefined;
 }
 
 /** What a template is given of a chat. */

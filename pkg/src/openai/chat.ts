@@ -20,7 +20,7 @@ import {
   text,
   textOrNull,
 } from "./fields.ts";
-import { type Fields, limitOf, samplingOf } from "./sampling.ts";
+import { type Fields, formatField, limitOf, samplingOf } from "./sampling.ts";
 import { check, type Schema } from "./schema.ts";
 
 const parts = (...types: string[]): Schema => ({
@@ -200,6 +200,7 @@ export function readChat(body: unknown, defaultMaxTokens: number, known: (model:
     oneCall: fields.parallel_tool_calls === false,
     echo: false,
     param: "messages",
+    format: formatField(fields),
   };
 }
 

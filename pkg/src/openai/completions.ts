@@ -4,7 +4,7 @@ import type { Prompt } from "../types/index.ts";
 import type { Ask } from "./ask.ts";
 import { faulty, invalid } from "./errors.ts";
 import { ignored, limit, llamaSampling, model, option, refused, sampling, streaming, text, texts } from "./fields.ts";
-import { type Fields, limitOf, samplingOf } from "./sampling.ts";
+import { type Fields, formatField, limitOf, samplingOf } from "./sampling.ts";
 import { check, type Schema } from "./schema.ts";
 
 export const ids: Schema = { type: "array", minItems: 1, items: { type: "integer", minimum: 0, maximum: 2 ** 31 - 1 } };
@@ -61,6 +61,7 @@ export function readCompletion(body: unknown, defaultMaxTokens: number): Ask {
     oneCall: false,
     echo: fields.echo === true,
     param: "prompt",
+    format: formatField(fields),
   };
 }
 

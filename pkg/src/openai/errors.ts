@@ -81,8 +81,9 @@ const REQUEST = ["InvalidArgument", "BadConstraint", "BadTemplate", "MissingToke
  * An error of the engine as an answer.
  *
  * @param param the field that holds the prompt
+ * @param format the field that holds the format of the answer
  */
-export function toApiError(error: unknown, param: string | null): ApiError {
+export function toApiError(error: unknown, param: string | null, format = "response_format"): ApiError {
   if (error instanceof ApiError) return error;
   if (!(error instanceof EngineError)) return new ApiError(500, "the server failed", { code: "internal" });
   const { code, message, detail } = error;
@@ -96,7 +97,7 @@ export function toApiError(error: unknown, param: string | null): ApiError {
       "missing_template",
     );
   if (code === "UnsupportedOption" || REQUEST.includes(code)) {
-    const field = detail.option === undefined ? param : fieldOf(detail.option, param);
+    const field = detail.option === undefined ? param : fieldOf(detail.option, param, format);
     return invalid(
       field,
       inFields(message, detail.option, field),
@@ -119,9 +120,10 @@ export const retryHeaders = (ms: number): Record<string, string> => ({
   "retry-after-ms": String(Math.ceil(ms)),
 });
 
-function fieldOf(option: string, param: string | null): string | null {
-  const [name = ""] = option.split(".");
+function fieldOf(option: string, param: string | null, format: string): string | null {
+  const [name = ""] = option.split(/[.[]/);
   if (["prompt", "messages", "ids", "text", "texts", "contextLength"].includes(name)) return param;
+  if (name === "responseFormat") return format;
   return FIELDS[name] ?? underscored(name);
 }
 

@@ -145,6 +145,7 @@ export function readResponses(body: unknown, defaultMaxTokens: number): Ask {
     oneCall: fields.parallel_tool_calls === false,
     echo: false,
     param: "input",
+    format: "text.format",
   };
 }
 

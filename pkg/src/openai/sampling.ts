@@ -102,6 +102,9 @@ function formatOf(fields: Fields): ResponseFormat | undefined {
   return undefined;
 }
 
+/** The field that says what format an answer has: llama-server's own goes before OpenAI's. */
+export const formatField = ({ json_schema: own }: Fields): string => (own ? "json_schema" : "response_format");
+
 /** The first of some fields that has a limit. One below 0 is none; one above the room that is left is cut by the engine. */
 export function limitOf(fields: Fields, names: readonly string[], byDefault: number): { maxTokens?: number } {
   const limit = names.map((name) => given(fields, name)).find((one) => one !== undefined) ?? byDefault;

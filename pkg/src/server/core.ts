@@ -107,13 +107,14 @@ export class Core {
     return model === undefined || model === null ? { ...body, model: only } : body;
   }
 
-  /** Works for a request with the model that it names. `param` is the field that holds its prompt. */
+  /** Works for a request with the model that it names. `param` is the field that holds its prompt, `format` that of the answer's format. */
   async work(
     request: Request,
     entry: Entry,
     name: string,
     param: string | null,
     run: (work: Work) => Promise<Outcome>,
+    format?: string,
   ): Promise<Response> {
     if (this.#stopping) throw stopping();
     const { slot, adapters } = this.models.find(name);
@@ -145,7 +146,7 @@ export class Core {
       const inside = insideOf(request);
       const gone = inside?.signal ?? request.signal;
       const signal = AbortSignal.any([gone, abort.signal]);
-      const problem = (error: unknown) => this.#problem(error, param, { ready, slot, entry, gone });
+      const problem = (error: unknown) => this.#problem(error, { param, format }, { ready, slot, entry, gone });
       const hold = async (logprobs: number) => void releases.push(await this.#logprobs.take(logprobs, signal));
       const work: Work = { ...ready, name, slot, adapters, signal, hold };
       const outcome = await run(work).catch(async (error) => {
@@ -265,11 +266,11 @@ export class Core {
 
   async #problem(
     error: unknown,
-    param: string | null,
+    { param, format }: { param: string | null; format: string | undefined },
     { ready, slot, entry, gone }: Pick<Work, "slot"> & { ready: Pick<Work, "model">; entry: Entry; gone: AbortSignal },
   ): Promise<ApiError> {
     if (gone.aborted) return new ApiError(499, "the client has gone", { code: "client_closed_request" });
-    const found = toApiError(error, param);
+    const found = toApiError(error, param, format);
     if (found.status >= 500) entry.record.error = reasonOf(error);
     return found.code === "queue_full" ? this.#full(slot, ready) : found;
   }

@@ -43,6 +43,14 @@ test("messages name the request's fields, as params do, and no option or method"
   const json_schema = { name: "n", schema: { type: "strange" } };
   const [format, reason] = await told("/v1/completions", { response_format: { type: "json_schema", json_schema } });
   assert.deepEqual([format, reason], ["response_format", ", #: Invalid type: strange"]);
+  // Each interface has its own field for a format.
+  const { schema } = json_schema;
+  const messages = [{ role: "user", content: "Once" }];
+  assert.deepEqual(await told("/v1/completions", { json_schema: schema }), ["json_schema", reason]);
+  assert.deepEqual(await told("/v1/chat/completions", { messages, json_schema: schema }), ["json_schema", reason]);
+  const text = { format: { type: "json_schema", name: "n", schema } };
+  const { message, param } = await error(app.post("/v1/responses", { model: ask.model, input: "Once", text }), 400);
+  assert.deepEqual([param, message], ["text.format", `text.format${reason}`]);
 });
 
 test("a model without a template says what a client and an operator can do", () => {

@@ -43,7 +43,7 @@ export function run(c: AppContext, core: Core, body: unknown, ask: Ask, answerin
   const { record } = entry;
   const { onTelemetry } = core.settings;
   const request = c.req.raw;
-  return core.work(request, entry, ask.model, ask.param, async (work) => {
+  const answered = async (work: Work) => {
     const { fingerprint, slot } = work;
     const count = ask.prompts.length * ask.n;
     const ids = EventIds.of(request, { body, fingerprint, answers: count, repeats: repeats(ask) });
@@ -59,7 +59,8 @@ export function run(c: AppContext, core: Core, body: unknown, ask: Ask, answerin
       record.completionTokens = (record.completionTokens ?? 0) + finished.tokens.length;
     };
     return answering(ask, work, ids, onEnd);
-  });
+  };
+  return core.work(request, entry, ask.model, ask.param, answered, ask.format);
 }
 
 export const headOf = (
