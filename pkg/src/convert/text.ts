@@ -1,6 +1,7 @@
 /** Makes the metadata of tokenizer and template from the files beside safetensors. */
 
 import type { SideFiles } from "../source/files.ts";
+import { findTemplate } from "../text/template_source.ts";
 import { type GgufEntry, toGguf } from "../text/to_gguf.ts";
 import type { TokenizerConfig, TokenizerJson } from "../text/tokenizer_json.ts";
 
@@ -16,9 +17,9 @@ export function textEntries(files: SideFiles, rows: number): TextEntries {
   if (!json) {
     return { entries: [], warnings: ["the source has no tokenizer.json: the new file has no tokenizer either"] };
   }
-  const templates = chatTemplates(files, config);
-  const entries = toGguf(json, config, { vocab: rows, template: templates.get("default") ?? null });
-  const tool = templates.get("tool_use");
+  const { default: template = null, tool_use: tool } =
+    findTemplate({ file: files.chatTemplate, config })?.templates ?? {};
+  const entries = toGguf(json, config, { vocab: rows, template });
   if (tool) entries.push({ key: "tokenizer.chat_template.tool_use", value: tool });
   const warnings: string[] = [];
   const tokens = entries.find(({ key }) => key === "tokenizer.ggml.tokens")?.value as readonly string[];
@@ -27,15 +28,6 @@ export function textEntries(files: SideFiles, rows: number): TextEntries {
   }
   addEnds(entries, files, tokens, warnings);
   return { entries, warnings };
-}
-
-/** chat_template.jinja wins over what the config lists. */
-function chatTemplates(files: SideFiles, config: TokenizerConfig | null): Map<string, string> {
-  if (files.chatTemplate) return new Map([["default", files.chatTemplate]]);
-  const listed = config?.chat_template;
-  if (!listed) return new Map();
-  if (typeof listed === "string") return new Map([["default", listed]]);
-  return new Map(listed.map(({ name, template }) => [name, template]));
 }
 
 /** GGUF has room for one token that ends a text and one that ends a turn; a generation_config may list more. */

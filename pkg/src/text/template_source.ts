@@ -1,8 +1,11 @@
 /** Which chat template a model has. What renders it is in chat.ts. */
 
 import { EngineError } from "../types/errors.ts";
+import { brief } from "./brief.ts";
 import type { GgufText } from "./gguf.ts";
 import type { TokenizerConfig } from "./tokenizer_json.ts";
+
+const CONFIG = "tokenizer_config.json";
 
 export interface TemplateSources {
   /** Text of chat_template.jinja, which wins over tokenizer_config.json. */
@@ -24,10 +27,10 @@ export interface FoundTemplate {
   suspect: boolean;
 }
 
-/** The template of a model, or null where it has none. */
 /** The source of a template that the caller gave. */
 export const OPTION = "the chatTemplate option";
 
+/** The template of a model, or null where it has none. */
 export function findTemplate({ override, file, config, gguf }: TemplateSources): FoundTemplate | null {
   const found = (source: string, templates: Record<string, string>, suspect = false) => ({
     source,
@@ -38,7 +41,7 @@ export function findTemplate({ override, file, config, gguf }: TemplateSources):
   if (file) return found("chat_template.jinja", { default: file });
   const listed = config?.chat_template;
   if (listed && !gguf) {
-    return found("tokenizer_config.json", typeof listed === "string" ? { default: listed } : byName(listed));
+    return found(CONFIG, typeof listed === "string" ? { default: listed } : byName(listed));
   }
   const key = "tokenizer.chat_template";
   const embedded = gguf?.get(key);
@@ -50,10 +53,19 @@ export function findTemplate({ override, file, config, gguf }: TemplateSources):
   return found(key, named, suspect);
 }
 
-function byName(list: unknown): Record<string, string> {
+function byName(listed: unknown): Record<string, string> {
   const named: Record<string, string> = {};
-  for (const one of Array.isArray(list) ? list : []) {
-    if (typeof one?.name === "string" && typeof one.template === "string") named[one.name] = one.template;
+  for (const one of Array.isArray(listed) ? listed : [null]) {
+    if (typeof one?.name !== "string" || typeof one.template !== "string") {
+      const [key, expected, found] = [
+        "chat_template",
+        "a text or a list of { name, template }",
+        brief(JSON.stringify(listed)),
+      ];
+      const message = `${CONFIG}: ${key}: expected ${expected}, found ${found}`;
+      throw new EngineError("BadTemplate", message, { file: CONFIG, key, expected, found });
+    }
+    named[one.name] = one.template;
   }
   return named;
 }

@@ -31,7 +31,7 @@ export const errorCodes = {
     action: "Check that the address or file is a GGUF, a safetensors file or a saved session, and no web page.",
   },
   BadTemplate: {
-    meaning: "The chat template does not parse, or fails on these messages.",
+    meaning: "The chat template is no text, does not parse, or fails on these messages.",
     when: "load, chat",
     action: "Pass another template in the load option chatTemplate, or messages that the template accepts.",
   },

@@ -94,6 +94,20 @@ test("which template: an override, the file, the configuration by name, the GGUF
   assert.match(failure(() => only.render(MESSAGES)).message, /called default, but rag/);
 });
 
+test("a template that is no text is refused by its file and key", () => {
+  const { json, config } = tokenizerFiles("tiny_smollm");
+  const tokenizer = new Tokenizer(json, config);
+  const file = "tokenizer_config.json";
+  for (const value of [5, true, { default: "D" }, [{ name: "default" }], ["D"]] as never[]) {
+    const { code, message, detail } = failure(() => templateOf({ config: { chat_template: value } }, tokenizer));
+    assert.equal(code, "BadTemplate");
+    assert.deepEqual([detail.file, detail.key, detail.found], [file, "chat_template", JSON.stringify(value)]);
+    assert.match(message, /^tokenizer_config\.json: chat_template: expected a text or a list of .*, found /);
+    // One that is given instead does.
+    assert.equal(templateOf({ config: { chat_template: value }, override: "O" }, tokenizer)?.text, "O");
+  }
+});
+
 test("no template: the error says what to do", () => {
   const error = missingTemplate();
   assert.equal(error.code, "MissingTemplate");

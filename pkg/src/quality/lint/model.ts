@@ -31,7 +31,9 @@ export async function openChecked(files: ModelFiles, signal?: AbortSignal): Prom
   const { text, textError } = await textOf(files, gguf);
   // A GGUF's own template is the one to look at, whatever lies beside it.
   const { chatTemplate: file, tokenizerConfig } = gguf ? NO_SIDE : await files.side();
-  const found = findTemplate({ override: "embedded", file, config: tokenizerConfig as TokenizerConfig | null, gguf });
+  const sources = { override: "embedded", file, config: tokenizerConfig as TokenizerConfig | null, gguf };
+  // One that is no text is told as an error of the text.
+  const found = textError?.detail.key?.endsWith("chat_template") ? null : findTemplate(sources);
   return {
     files,
     gguf,
