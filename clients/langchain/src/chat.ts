@@ -26,6 +26,7 @@ import type { ChatOptions, Finished } from "ternlight";
 import { type AnswerPart, type ChatPartsOptions, chatParts, randomId } from "ternlight/integration";
 import { AnswerChunk, type Call, CallParser, readCalls } from "./calls.ts";
 import { type EngineFields, enter, withEngine } from "./engine.ts";
+import { type AnswerEvent, eventsOf } from "./events.ts";
 import { tokensOf, toMessage } from "./messages.ts";
 import { callOptions, fieldOptions, metadataOf, toolChoiceOf, usageOf } from "./options.ts";
 
@@ -111,6 +112,14 @@ export class ChatTernlight extends withEngine(Base) {
       yield chunk;
       await runManager?.handleLLMNewToken(text, undefined, undefined, undefined, undefined, { chunk });
     }
+  }
+
+  /** What `streamEvents` gives as version 3, and what graphs ask for. */
+  override async *_streamChatModelEvents(
+    messages: BaseMessage[],
+    options: this["ParsedCallOptions"],
+  ): AsyncGenerator<AnswerEvent> {
+    yield* eventsOf(this.#answer(messages, options), this.model);
   }
 
   #chunk(part: AnswerPart, calls: number): AIMessageChunk {

@@ -51,6 +51,23 @@ async function spied(context, options = loadOptions) {
   return { spy, asked, most: () => most };
 }
 
+/** `chat` of a model whose answers begin with some words. */
+const spoken =
+  (model, words) =>
+  (...given) => {
+    const generation = model.chat(...given);
+    return new Proxy(generation, {
+      get(target, name) {
+        if (name !== Symbol.asyncIterator)
+          return typeof target[name] === "function" ? target[name].bind(target) : target[name];
+        return async function* () {
+          yield { text: words, tokens: [] };
+          yield* target;
+        };
+      },
+    });
+  };
+
 test("a chat model answers, counts and takes its options from fields and calls", async () => {
   const answer = await chat.invoke(prompt);
   assert.ok(AIMessage.isInstance(answer));
@@ -96,6 +113,65 @@ test("streaming gives the pieces, and callbacks hear of each", async () => {
   const events = [];
   for await (const { event } of chat.streamEvents(prompt, { version: "v2" })) events.push(event);
   assert.deepEqual([...new Set(events)], ["on_chat_model_start", "on_chat_model_stream", "on_chat_model_end"]);
+});
+
+/** The events of version 3, and what they come to. */
+async function streamed(model, input, options) {
+  const stream = model.streamEvents(input, { version: "v3", ...options });
+  const events = [];
+  for await (const event of stream) events.push(event);
+  const { reason } = events.at(-1);
+  return { events, reason, message: await stream.output };
+}
+
+test("streamEvents of version 3 gives blocks of text and of calls, and how it ended", async (context) => {
+  const { events, reason, message } = await streamed(chat, prompt);
+  const kinds = [
+    "message-start",
+    "content-block-start",
+    "content-block-delta",
+    "content-block-finish",
+    "message-finish",
+  ];
+  assert.deepEqual([...new Set(events.map(({ event }) => event))], kinds);
+  assert.equal(events.map(({ delta }) => delta?.text ?? "").join(""), CONTINUATION);
+  assert.deepEqual([message.text, reason, message.response_metadata.finish_reason], [CONTINUATION, "length", "length"]);
+  const { usage_metadata, response_metadata } = message;
+  assert.deepEqual([usage_metadata.input_tokens, usage_metadata.output_tokens], [4, 12]);
+  assert.equal(response_metadata.timings.predictedN, 12);
+  assert.equal((await streamed(chat, prompt, { stop: ["man"] })).reason, "stop");
+
+  const options = { tools: [weather], tool_choice: "required", oneCall: true, maxTokens: 200 };
+  const called = await streamed(caller, "Is it raining?", options);
+  const { tool_calls: calls } = await caller.invoke("Is it raining?", options);
+  assert.ok(calls.length > 0);
+  const shown = ({ name, args }) => ({ name, args });
+  assert.deepEqual([called.message.tool_calls.map(shown), called.reason], [calls.map(shown), "tool_use"]);
+
+  const length = called.message.usage_metadata.output_tokens;
+  const cut = await streamed(caller, "Is it raining?", { ...options, maxTokens: length - 3 });
+  assert.deepEqual([cut.message.tool_calls, cut.reason], [[], "length"]);
+  assert.match(cut.events.at(-2).content.error, /^the arguments of weather are no whole JSON: /);
+
+  // A text in front of a call is a block of its own.
+  const { spy } = await spied(context, { threads: 1, chatTemplate: HERMES });
+  const words = "Let me look.";
+  const said = new Proxy(spy, { get: (target, name) => (name === "chat" ? spoken(target, words) : target[name]) });
+  const both = await streamed(new ChatTernlight({ model: said, temperature: 0 }), "Is it raining?", options);
+  assert.deepEqual(both.message.tool_calls.map(shown), calls.map(shown));
+  assert.equal(both.message.text, words);
+  const starts = both.events.filter(({ event }) => event === "content-block-start");
+  assert.deepEqual(
+    starts.map(({ index, content }) => [index, content.type]),
+    [[0, "text"], ...calls.map((_, i) => [i + 1, "tool_call_chunk"])],
+  );
+
+  const abort = new AbortController();
+  const endless = chat.streamEvents(prompt, { version: "v3", maxTokens: 400, signal: abort.signal });
+  const aborted = async () => {
+    for await (const { event } of endless) if (event === "content-block-delta") abort.abort(new Error("enough"));
+  };
+  await assert.rejects(aborted(), { message: "enough" });
 });
 
 test("messages of every kind are a template's", async (context) => {
