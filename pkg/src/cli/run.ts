@@ -61,7 +61,19 @@ async function restored(model: Model, file: string, adapters: { adapters?: Adapt
     if (cause.code === "ENOENT") return undefined;
     throw new EngineError("NotFound", `${file}: ${cause.message}`, { file }, { cause });
   });
-  return saved ? model.restoreSession(saved, adapters) : model.session(adapters);
+  if (!saved) return model.session(adapters);
+  return model.restoreSession(saved, adapters).catch((cause: EngineError) => {
+    // Of the function's own argument a user of the command line knows nothing.
+    const { code, message, detail } = cause;
+    if (detail?.option !== "bytes") throw cause;
+    const option = "--session";
+    throw new EngineError(
+      code,
+      `${file}: ${message.replace("option bytes: ", "")}`,
+      { ...detail, file, option },
+      { cause },
+    );
+  });
 }
 
 /** Checks that `keep` can write its file, before there is an answer that could be lost. */

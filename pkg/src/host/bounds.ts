@@ -1,6 +1,6 @@
 /** Looks at what callers hand over before it is copied into the engine's memory, which never shrinks. */
 
-import { EngineError } from "../types/errors.ts";
+import { EngineError, type ErrorCode } from "../types/errors.ts";
 import type { ModelInfo } from "../types/index.ts";
 
 /** What a saved session begins with, and where it has the number of its tokens. */
@@ -14,7 +14,7 @@ const COMPUTED = 4;
 
 /** Refuses what cannot be a session of this model: it holds at most the keys and values of the cache, states, and an id for each position. */
 export function checkSaved(bytes: Uint8Array, { memory, contextLength }: ModelInfo): void {
-  const option = "restore";
+  const option = "bytes";
   checkMagic(bytes, option);
   const limit = memory.kv + memory.states + 4 * contextLength + FRAME + COMPUTED;
   if (bytes.length <= limit) return;
@@ -52,8 +52,20 @@ export function checkIds(ids: readonly number[], { contextLength }: ModelInfo): 
   if (ids.length > contextLength) throw tooLong("the prompt is longer than the context", ids.length, contextLength);
 }
 
-function tooLong(message: string, found: number, most: number): EngineError {
-  const expected = `at most ${most} tokens`;
-  const detail = { option: "contextLength", expected, found: String(found) };
-  return new EngineError("ContextFull", `${message}: expected ${expected}, found ${found}`, detail);
+/** Refuses ids that begin nothing or are none of the vocabulary, by the name that they have for their caller: the engine has one alone. */
+export function checkTokens(ids: readonly number[], { vocab }: ModelInfo, option: string): void {
+  if (ids.length === 0) throw refused("InvalidArgument", option, option, "a token at least", "none");
+  const id = ids.find((id) => id >= vocab);
+  if (id !== undefined) throw refused("InvalidArgument", option, option, `ids below ${vocab}`, id);
+}
+
+const tooLong = (message: string, found: number, most: number): EngineError =>
+  refused("ContextFull", message, "contextLength", `at most ${most} tokens`, found);
+
+function refused(code: ErrorCode, message: string, option: string, expected: string, found: unknown): EngineError {
+  return new EngineError(code, `${message}: expected ${expected}, found ${found}`, {
+    option,
+    expected,
+    found: `${found}`,
+  });
 }

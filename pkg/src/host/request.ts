@@ -2,7 +2,7 @@
 
 import type { VerbName } from "../rpc/protocol.ts";
 import type { AdapterUse } from "../types/index.ts";
-import { checkIds } from "./bounds.ts";
+import { checkIds, checkTokens } from "./bounds.ts";
 import type { CallContext } from "./call.ts";
 import type { EngineEvent, EngineWork } from "./events.ts";
 import type { Listener } from "./loop.ts";
@@ -72,7 +72,7 @@ export interface Gather<T> {
   result(): T;
 }
 
-/** A request on a session of its own, which ends with it. */
+/** A request on a session of its own, which ends with it. @param option what the caller gave the ids as */
 export async function once<T>(
   state: HostState,
   ids: number[],
@@ -80,9 +80,10 @@ export async function once<T>(
   context: CallContext<VerbName>,
   { event: take, result }: Gather<T>,
   adapters?: readonly AdapterUse[],
-  ephemeral = false,
+  { ephemeral = false, option = "ids" } = {},
 ): Promise<T> {
-  const { engine } = state.model;
+  const { engine, info } = state.model;
+  checkTokens(ids, info, option);
   const session = engine.open(ephemeral);
   try {
     adapt(state, session, adapters);

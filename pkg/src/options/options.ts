@@ -32,7 +32,7 @@ export function checkIds(name: string, ids: unknown, option = "ids", expected = 
   const list = Array.isArray(ids) || ids instanceof Uint32Array || ids instanceof Int32Array ? Array.from(ids) : null;
   if (!list) throw wrong(name, option, expected, ids);
   const id = checkOf({ integer: [0, MOST_TOKENS] });
-  for (const one of list) checked(name, "ids", (value) => id(value) && "integers from 0", one);
+  for (const [at, one] of list.entries()) checked(name, `${option}[${at}]`, id, one);
   return list;
 }
 
@@ -41,9 +41,11 @@ const isString: Check = (value) => (typeof value === "string" ? null : "a string
 export const checkText = (name: string, text: string, option = "text"): string => checked(name, option, isString, text);
 
 export function checkTexts(name: string, texts: unknown): (string | number[])[] {
-  const expected = "a list of texts and lists of token ids";
-  if (!Array.isArray(texts)) throw wrong(name, "texts", expected, texts);
-  return Array.from(texts, (text) => (typeof text === "string" ? text : checkIds(name, text, "texts", expected)));
+  if (!Array.isArray(texts)) throw wrong(name, "texts", "a list of texts and lists of token ids", texts);
+  const expected = "a text or a list of token ids";
+  return Array.from(texts, (text, at) =>
+    typeof text === "string" ? text : checkIds(name, text, `texts[${at}]`, expected),
+  );
 }
 
 export const checkCount = (name: string, count: number, most: number): number =>

@@ -105,7 +105,10 @@ test("what cannot be sent to the worker, and what is no id", async (context) => 
   assert.match(message, /^tools\.0\.execute cannot be sent/);
   assert.equal(detail.option, "tools");
   for (const ids of [[1, undefined], [undefined], new Array(2), [null]] as never[]) {
-    assert.match((await failure(() => model.logits(ids))).message, /integers from 0, not (undefined|null)/);
+    assert.match(
+      (await failure(() => model.logits(ids))).message,
+      /ids\[\d\] must be an integer.*, not (undefined|null)/,
+    );
   }
   for (const [option, value] of Object.entries({ adapters: new Array(2), stop: new Array(2), logitBias: new Map() })) {
     const { code, detail } = await failure(() => model.generate("x", { [option]: value } as never).finished);
@@ -115,7 +118,7 @@ test("what cannot be sent to the worker, and what is no id", async (context) => 
     (await failure(() => model.generate("x", new Map() as never))).message,
     /options must be an object, not a Map/,
   );
-  assert.match((await failure(() => model.embed(new Array(2) as never))).message, /texts must be/);
+  assert.match((await failure(() => model.embed(new Array(2) as never))).message, /texts\[0\] must be/);
   assert.match((await failure(() => model.chat(new Array(2) as never).finished)).message, /messages must be a list of/);
   for (const part of [{ type: "reasoning", text: "secret" }, { text: "x" }]) {
     const messages = [{ role: "user", content: [part] }] as never;
@@ -178,4 +181,35 @@ test("a generation that nobody reads, and many of one signal, let a process end 
   child.stderr.setEncoding("utf8").on("data", (text) => (words += text));
   const [code, killed] = await once(child, "exit");
   assert.deepEqual([code, killed, words], [0, null, ""]);
+});
+
+test("wrong ids are told by the name that the caller gave them", async (context) => {
+  const model = await demo(context);
+  const none = { expected: "a token at least", found: "none" };
+  const beyond = { expected: "ids below 4096", found: "4096" };
+  for (const [option, work, detail] of [
+    ["ids", () => model.logits([]), none],
+    ["ids", () => model.logits([1, 4096]), beyond],
+    ["ids", () => model.promptLogprobs([]), none],
+    ["ids", () => model.promptLogprobs([1, 4096]), beyond],
+    ["texts[1]", () => model.embed(["a", [4096]]), beyond],
+    ["texts[1]", () => model.embed(["a", []]), none],
+    ["prompt", () => model.generate([4096]).finished, beyond],
+  ] as [string, () => Promise<unknown>, object][]) {
+    const error = await failure(work);
+    assert.equal(error.code, "InvalidArgument");
+    assert.deepEqual(error.detail, { option, ...detail }, option);
+    assert.ok(error.message.replace(/^option /, "").startsWith(`${option}: `), error.message);
+  }
+  for (const [option, work] of [
+    ["ids[1]", () => model.logits([1, -1])],
+    ["ids[1]", () => model.detokenize([1, 0.5])],
+    ["texts[1][0]", () => model.embed(["a", [-1]])],
+    ["texts[1]", () => model.embed(["a", 5 as never])],
+    ["prompt[2]", () => model.generate([1, 2, "3" as never]).finished],
+  ] as [string, () => Promise<unknown>][]) {
+    const { code, detail, message } = await failure(work);
+    assert.deepEqual([code, detail.option], ["InvalidArgument", option], message);
+    assert.match(message, /^\w+: [\w[\]]+ must be (an integer from 0|a text or a list of token ids)/);
+  }
 });

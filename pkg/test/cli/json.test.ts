@@ -117,7 +117,8 @@ test("run: a conversation kept in a file goes on from there", async () => {
 
     await writeFile(file, "no session");
     const refused = await failure(1, "run", DEMO, "-p", "Once", "--session", file, ...GREEDY);
-    assert.equal(refused.code, "BadMagic");
+    assert.deepEqual([refused.code, refused.message], ["BadMagic", `${file}: not a saved session`]);
+    assert.deepEqual(refused.detail, { file, option: "--session" });
     const both = await failure(2, "run", DEMO, "-p", "Once", "--session", file, "--completions", "2");
     assert.match(both.message, /--completions does not go with --session/);
   } finally {

@@ -49,7 +49,6 @@ export const embed: Handler<"embed"> = async (state, args, context) => {
   const mean = (args.pooling ?? text.pooling) === "mean";
   const rows: Float32Array[] = [];
   const one = (ids: number[], option: string) => {
-    if (ids.length === 0) throw new EngineError("InvalidArgument", `embed: ${option} has no token`, { option });
     let row: Float32Array = new Float32Array();
     const gather: Gather<Float32Array> = {
       event(event) {
@@ -57,7 +56,7 @@ export const embed: Handler<"embed"> = async (state, args, context) => {
       },
       result: () => (normalize ? unit(row) : row),
     };
-    return once(state, ids, { type: "embed", mean }, context, gather, adapters);
+    return once(state, ids, { type: "embed", mean }, context, gather, adapters, { option });
   };
   // One iterator for all lanes: a lane that fails ends it, so that the others begin nothing more.
   const each = (function* () {

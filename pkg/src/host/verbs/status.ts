@@ -64,7 +64,7 @@ export const warmup: Handler<"warmup"> = async (state, _, context) => {
   const until = performance.now() + WARMUP_MS;
   for (let round = 0; round === 0 || (round < MAX_ROUNDS && performance.now() < until); round++) {
     const { ids, work } = warmupRound(state.model.info);
-    await once(state, ids, work, context, { event() {}, result: () => null }, undefined, EPHEMERAL);
+    await once(state, ids, work, context, { event() {}, result: () => null }, undefined, { ephemeral: EPHEMERAL });
   }
   return null;
 };
