@@ -1,7 +1,7 @@
-/** Compares two reports: finds what has become worse by more than both runs vary. */
+/** Compares two reports, or two sweeps of them: finds what has become worse by more than both runs vary. */
 
 import { EngineError } from "../types/errors.ts";
-import type { BenchReport } from "./report.ts";
+import type { BenchReport, SweepReport } from "./report.ts";
 import type { Spread } from "./stats.ts";
 
 export interface Difference {
@@ -52,6 +52,28 @@ export function diff(a: BenchReport, b: BenchReport): Diff {
   return { rows, slower: rows.some(({ slower }) => slower), notes: [...notes, ...absent] };
 }
 
+/** The same for reports of several sizes, size by size: each row names its size. Reports of one size alone are compared as they are. */
+export function diffAll(a: readonly BenchReport[], b: readonly BenchReport[]): Diff {
+  if (a.length === 1 && b.length === 1) return diff(a[0]!, b[0]!);
+  const [one, other] = [a, b].map((reports) => new Map(reports.map((report) => [sizeOf(report), report])));
+  const sizes = [...new Set([...one!.keys(), ...other!.keys()])];
+  const shared = sizes.filter((size) => one!.has(size) && other!.has(size));
+  if (shared.length === 0) {
+    const [first, second] = [one!, other!].map((reports) => [...reports.keys()].join("; "));
+    throw incomparable(`they share no size: ${first} and ${second}`, "batch");
+  }
+  const found = shared.map((size) => ({ size, ...diff(one!.get(size)!, other!.get(size)!) }));
+  const rows = found.flatMap(({ size, rows }) => rows.map((row) => ({ ...row, what: `${size}: ${row.what}` })));
+  const alone = sizes.filter((size) => !shared.includes(size)).map((size) => `${size}: one report has none`);
+  // What differs between the machines does so for every size.
+  const notes = found.flatMap(({ size, notes }) =>
+    notes.map((note) => (found.every((each) => each.notes.includes(note)) ? note : `${size}: ${note}`)),
+  );
+  return { rows, slower: rows.some(({ slower }) => slower), notes: [...new Set(notes), ...alone] };
+}
+
+const sizeOf = ({ settings: { batch, ctx } }: BenchReport): string => `batch ${batch}, past ${ctx}`;
+
 /** A row; its name where one report alone has the number, and null where neither has it. */
 type Compare = (a: BenchReport, b: BenchReport) => Difference | string | null;
 /** Reports of earlier versions hold less. */
@@ -97,21 +119,25 @@ function incomparable(why: string, option: string): EngineError {
   return new EngineError("InvalidArgument", `these reports cannot be compared: ${why}`, { option });
 }
 
-function swept(file: string): EngineError {
+/** Parses the file of a report. */
+export function parseReport(file: string, text: string): BenchReport {
+  const reports = parseReports(file, text);
+  if (reports.length === 1) return reports[0]!;
   const [expected, found] = ["one batch and one past", "a sweep"];
   const reason = `${file}: expected a report of ${expected}, got ${found}: take one of its reports, or measure with one --batch and one --ctx`;
-  return new EngineError("InvalidArgument", reason, { file, expected, found });
+  throw new EngineError("InvalidArgument", reason, { file, expected, found });
 }
 
-/** Parses the file of a report. */
-export function parseReport(name: string, text: string): BenchReport {
+/** Parses the file of a report or of a sweep, which holds several. */
+export function parseReports(file: string, text: string): readonly BenchReport[] {
   try {
-    const report = JSON.parse(text) as BenchReport;
-    if ("sweep" in report) throw swept(name);
-    if (report.prefill.tokensPerSecond.runs.length > 0 && report.decode.tokensPerSecond.runs.length > 0) return report;
-  } catch (error) {
-    if (error instanceof EngineError) throw error;
-    // Not JSON: the error below says so.
+    const found = JSON.parse(text) as BenchReport | SweepReport;
+    const reports = "sweep" in found ? found.reports : [found];
+    const measured = ({ prefill, decode }: BenchReport) =>
+      prefill.tokensPerSecond.runs.length > 0 && decode.tokensPerSecond.runs.length > 0;
+    if (reports.length > 0 && reports.every(measured)) return reports;
+  } catch {
+    // Not JSON, or not of this shape: the error below says so.
   }
-  throw new EngineError("BadHeader", `${name} is no report of ternlight bench`, { file: name });
+  throw new EngineError("BadHeader", `${file} is no report of ternlight bench`, { file });
 }

@@ -1,6 +1,6 @@
 import { type BenchOptions, type BenchTask, checkBench, bench as measure } from "../bench/bench.ts";
 import { type Budget, type Checked, check, parseBudget } from "../bench/budget.ts";
-import { diff, parseReport } from "../bench/diff.ts";
+import { diffAll, parseReport, parseReports } from "../bench/diff.ts";
 import { environment } from "../bench/environment.ts";
 import { grewBy } from "../bench/over_time.ts";
 import type { BenchReport } from "../bench/report.ts";
@@ -55,8 +55,9 @@ async function swept(args: Args, terminal: Terminal, task: BenchTask): Promise<v
 export const benchDiff: Command = {
   name: "bench diff",
   async run(args, terminal) {
-    const [a, b] = await Promise.all(args.operands.map(async (file) => parseReport(file, await readText(file))));
-    const found = diff(a!, b!);
+    const read = async (file: string) => parseReports(file, await readText(file));
+    const [a, b] = await Promise.all(args.operands.map(read));
+    const found = diffAll(a!, b!);
     if (terminal.json) await terminal.printJson(found);
     else await terminal.print(`${difference(found)}\n`);
     if (found.slower) terminal.status = WORSE;

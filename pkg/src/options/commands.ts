@@ -200,7 +200,8 @@ export const commands = {
     flags: ["chatFlags", "generation", "sampling", "serving", "loading"],
   },
   "bench diff": {
-    summary: "Compares two reports of bench --json; exits 1 when the second is worse by more than both varied.",
+    summary:
+      "Compares two reports or sweeps of bench --json; exits 1 when the second is worse by more than both varied.",
     operands: ["A.json", "B.json"],
     flags: [],
   },

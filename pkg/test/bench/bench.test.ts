@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { diff } from "../../src/bench/diff.ts";
+import { type Diff, diff } from "../../src/bench/diff.ts";
 import { type BenchReport, MATRICES, type SweepReport } from "../../src/bench/report.ts";
 import { jitter, percentile, spread } from "../../src/bench/stats.ts";
 
@@ -384,14 +384,62 @@ test("what was not measured alike is not compared", async (context) => {
   refused({ ...a, model: { ...a.model, architecture: "llama" } }, /model differ/);
   refused({ ...a, settings: { ...a.settings, repeat: 1 } }, /differ|noise/);
   assert.deepEqual(diff(a, { ...a, engine: { ...a.engine, threads: 7 } }).notes, ["threads: 1 and 7"]);
-  const sweep = { date: a.date, sweep: { batch: [1, 2], ctx: [0] }, reports: [a, a], batchKnees: [], ctxKnees: [] };
-  const file = await files(context, { "a.json": a, "none.json": {}, "sweep.json": sweep });
-  const several = await run("bench", "diff", file("a.json"), file("sweep.json"));
+  const limits = { limits: [{ what: "loadMs", most: 1 }] };
+  const file = await files(context, {
+    "a.json": a,
+    "none.json": {},
+    "sweep.json": sweepOf([a, a]),
+    "limits.json": limits,
+  });
+  const several = await run("bench", "check", file("limits.json"), file("sweep.json"));
   assert.equal(several.status, 1);
   assert.match(several.stderr, /sweep\.json: expected a report of one batch and one past, got a sweep: take one/);
   const { status, stderr } = await run("bench", "diff", file("a.json"), file("none.json"));
   assert.equal(status, 1);
   assert.match(stderr, /none\.json is no report/);
+});
+
+const sweepOf = (reports: BenchReport[]) => ({ ...reports[0]!, sweep: {}, reports, batchKnees: [], ctxKnees: [] });
+
+test("two sweeps are compared size by size", async (context) => {
+  const a = await bench("--shape", "fairy,layers=1", ...small, "--threads", "1");
+  const of = (batch: number, ctx: number, runs = [90, 100, 110]) => ({
+    ...a,
+    settings: { ...a.settings, batch, ctx },
+    decode: { ...a.decode, tokensPerSecond: spread(runs) },
+  });
+  const other = { ...of(1, 0), engine: { ...a.engine, threads: 7 } };
+  const file = await files(context, {
+    "a.json": sweepOf([of(1, 0), of(4, 0), of(8, 0)]),
+    "b.json": sweepOf([{ ...of(4, 0, [50, 51, 52]), engine: other.engine }, other, of(1, 64)]),
+    "alike.json": sweepOf([of(1, 0), of(4, 0, [91, 101, 111])]),
+    "one.json": of(4, 0),
+    "apart.json": of(2, 0),
+  });
+  const compared = async (one: string, two: string) => {
+    const { status, stdout, stderr } = await run("bench", "diff", file(one), file(two), "--json");
+    return { status, stderr, ...(JSON.parse(stdout) as Diff) };
+  };
+  const { status, rows, notes } = await compared("a.json", "b.json");
+  assert.equal(status, 1);
+  assert.deepEqual(
+    rows.filter(({ slower }) => slower).map(({ what, a, b }) => [what, a, b]),
+    [["batch 4, past 0: decode tokens/s", 100, 51]],
+  );
+  assert.ok(rows.some(({ what }) => what === "batch 1, past 0: decode tokens/s"));
+  assert.deepEqual(notes, [
+    "threads: 1 and 7",
+    "batch 8, past 0: one report has none",
+    "batch 1, past 64: one report has none",
+  ]);
+  assert.equal((await compared("a.json", "alike.json")).status, 0);
+  const single = await compared("one.json", "b.json");
+  assert.ok(single.rows.length > 0 && single.rows.every(({ what }) => what.startsWith("batch 4, past 0: ")));
+  assert.equal(single.status, 1);
+  const apart = await run("bench", "diff", file("apart.json"), file("alike.json"));
+  assert.match(apart.stderr, /share no size: batch 2, past 0 and batch 1, past 0; batch 4, past 0/);
+  const { stdout } = await run("bench", "diff", file("a.json"), file("b.json"));
+  assert.match(stdout, /batch 4, past 0: decode tokens\/s .* worse/);
 });
 
 test("percentiles lie between their neighbours", () => {
