@@ -37,16 +37,19 @@ const about: readonly Command[] = [logits, tokenize, perplexity, inspect, conver
 const operating: readonly Command[] = [recommend, canRun, deviceReport, health];
 const loading: readonly Command[] = [run, ...about, ...operating, ...measuring, serve, batch, chat];
 const queues: readonly Command[] = [batchWorker, batchStatus, batchCancel, batchRetry, batchDrain];
+/** They have files to clear away, so that SIGTERM ends them as Ctrl-C does. */
+const writing: readonly Command[] = [inspect, convert, ...smaller];
 const commands: readonly Command[] = [...loading, ...queues, models, cacheList, cacheDelete, doctor];
 
 const DONE = 0;
 const FAILED = 1;
 const WRONG_USAGE = 2;
-const INTERRUPTED = 130;
+/** The exit statuses of programs that signals ended. */
+const ENDED = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
 export async function cli(argv: readonly string[]): Promise<number> {
   const terminal = new Terminal({ out: process.stdout, err: process.stderr, json: isOn("json", argv), lost });
-  process.on("SIGINT", () => (terminal.interrupted ? process.exit(INTERRUPTED) : terminal.interrupt()));
+  endedBy("SIGINT", terminal);
   // Bun tells the end of some writes alone, Node first of all the stream.
   process.stdout.on("error", lost);
   // Notes are not the result, so the work continues when nobody reads them any more.
@@ -55,10 +58,12 @@ export async function cli(argv: readonly string[]): Promise<number> {
   // `bench diff` is a command of its own, so the longer name is tried first.
   const named = (words: number) => commands.find(({ name }) => name === argv.slice(0, words).join(" "));
   const command = named(2) ?? named(1);
+  if (command && writing.includes(command))
+    for (const signal of ["SIGTERM", "SIGHUP"] as const) endedBy(signal, terminal);
   try {
     if (command) await start(command, argv.slice(command.name.split(" ").length), terminal);
     else await withoutCommand(argv, terminal);
-    return terminal.interrupted ? INTERRUPTED : terminal.status;
+    return terminal.interrupted ?? terminal.status;
   } catch (error) {
     const { code, message, detail } = asEngineError(error);
     // An error after the result goes to stderr alone, because stdout holds one object.
@@ -72,8 +77,14 @@ export async function cli(argv: readonly string[]): Promise<number> {
     const hint = error instanceof EngineError && !terminal.interrupted ? hintOf(error, argv) : null;
     if (hint) await terminal.note(`hint: ${hint}`);
     if (isOn("debug", argv)) await terminal.note(stack(error));
-    return terminal.interrupted ? INTERRUPTED : FAILED;
+    return terminal.interrupted ?? FAILED;
   }
+}
+
+/** The first such signal lets the command end, a second one ends it at once. */
+function endedBy(signal: keyof typeof ENDED, terminal: Terminal): void {
+  const status = ENDED[signal];
+  process.on(signal, () => (terminal.interrupted === null ? terminal.interrupt(status) : process.exit(status)));
 }
 
 /** Ends the program. A reader that closes the pipe (`| head`) has all that it wants. */

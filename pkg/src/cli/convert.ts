@@ -1,3 +1,4 @@
+import { once } from "node:events";
 import { createReadStream, rmSync } from "node:fs";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -62,7 +63,13 @@ async function toOutput(work: (out: string) => Promise<Converted>, terminal: Ter
   try {
     const file = path.join(folder, "model.gguf");
     const converted = await work(file);
-    for await (const chunk of createReadStream(file, { highWaterMark: 1 << 20 })) await terminal.printBytes(chunk);
+    const { signal } = terminal;
+    const ended = once(signal, "abort");
+    for await (const chunk of createReadStream(file, { highWaterMark: 1 << 20 })) {
+      // A reader that has stopped reading does not keep it from ending.
+      await Promise.race([terminal.printBytes(chunk), ended]);
+      signal.throwIfAborted();
+    }
     await terminal.warn(converted.warnings);
     await terminal.note(summary({ ...converted, file: "standard output" }));
   } finally {

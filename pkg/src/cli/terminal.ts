@@ -29,7 +29,7 @@ export class Terminal {
   readonly #out: Output;
   readonly #lost: (error: Error) => void;
   readonly #err: Output;
-  #interrupted = false;
+  #interrupted: number | null = null;
   #printed = false;
   #onInterrupt: (() => void) | null = null;
   /** Whether the last line is a line of progress, which the next output replaces. */
@@ -44,7 +44,8 @@ export class Terminal {
     this.signal = this.#abort.signal;
   }
 
-  get interrupted(): boolean {
+  /** The exit status of a command that was interrupted; null of any other. */
+  get interrupted(): number | null {
     return this.#interrupted;
   }
 
@@ -53,9 +54,9 @@ export class Terminal {
     return this.#printed;
   }
 
-  /** Handles the first Ctrl-C. The caller handles the second one. */
-  interrupt(): void {
-    this.#interrupted = true;
+  /** Handles the first Ctrl-C, or a signal like it. The caller handles the second one. */
+  interrupt(status = 130): void {
+    this.#interrupted = status;
     if (this.#onInterrupt) this.#onInterrupt();
     else this.#abort.abort(new EngineError("Interrupted", "interrupted"));
   }

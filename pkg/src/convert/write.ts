@@ -19,9 +19,6 @@ export async function checkTarget(out: string, force: boolean): Promise<void> {
   if (found && !force) throw new EngineError("Exists", `${out} exists; --force replaces it`, { file: out });
 }
 
-const ENDINGS = ["SIGTERM", "SIGHUP"] as const;
-const FAILED = 1;
-
 /** Only a complete file gets the name, and after a failure nothing stays. */
 export async function writeWhole(
   out: string,
@@ -30,11 +27,9 @@ export async function writeWhole(
   work: (file: NewFile) => Promise<void>,
 ): Promise<void> {
   let file: NewFile | null = null;
-  // A signal may end the program without waiting for us. Listeners are there before the file is, which is made in one step.
+  // A second signal ends the program without waiting for us. The listener is there before the file is, which is made in one step.
   const clear = () => file?.discard();
-  const end = () => process.exit(FAILED);
   process.once("exit", clear);
-  for (const name of ENDINGS) process.once(name, end);
   try {
     file = create(out);
     await file.truncate(size).catch(unwritable(out));
@@ -47,7 +42,6 @@ export async function writeWhole(
     throw error;
   } finally {
     process.off("exit", clear);
-    for (const name of ENDINGS) process.off(name, end);
   }
 }
 

@@ -2,12 +2,14 @@
 
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { once } from "node:events";
+import { mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import { DEMO, done, failure, json, path, type Ran, ternlight } from "./support/ternlight.ts";
 
 const script = path("pkg/dist/cli.js");
@@ -80,6 +82,23 @@ test("convert writes to standard output, and says what it did on stderr", async 
   const both = await fed("", "convert", DEMO, "-", "--json");
   assert.equal(both.status, 2);
   assert.match(both.stderr, /- as OUT\.gguf does not go with --json/);
+});
+
+test("a signal ends convert while its reader does not read, and leaves nothing behind", async (context) => {
+  const folder = await mkdtemp(join(tmpdir(), "ternlight-test-"));
+  context.after(() => rm(folder, { recursive: true }));
+  const env = { ...process.env, TMPDIR: folder };
+  const child = spawn(process.execPath, [script, "convert", DEMO, "-"], { stdio: ["ignore", "pipe", "pipe"], env });
+  let stderr = "";
+  child.stderr.setEncoding("utf8").on("data", (text) => (stderr += text));
+  // It prints once the whole file has its name; the pipe holds less than that.
+  while (!(await readdir(folder, { recursive: true })).some((name) => name.endsWith("model.gguf"))) await sleep(5);
+  child.kill("SIGTERM");
+  const [status] = await once(child, "exit");
+  child.stdout.resume();
+  await once(child, "close");
+  assert.deepEqual([status, stderr], [143, "ternlight: interrupted\n"]);
+  assert.deepEqual(await readdir(folder), []);
 });
 
 test("cache alone, and with --help, names its commands", async () => {

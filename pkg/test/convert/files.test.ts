@@ -73,14 +73,16 @@ test("whatever ends it, nothing is left behind", async (context) => {
   const source = await zeros(context, 8);
   const ends: [NodeJS.Signals, number][] = [
     ["SIGINT", 130],
-    ["SIGTERM", 1],
+    ["SIGTERM", 143],
+    ["SIGHUP", 129],
   ];
   for (const [signal, expected] of ends) {
     const into = await folder(context);
     const { child, ended } = start(["convert", source, path.join(into, "x.gguf")]);
     await begun(into, child);
     child.kill(signal);
-    assert.equal((await ended).status, expected, signal);
+    const { status, stderr } = await ended;
+    assert.deepEqual([status, stderr], [expected, "ternlight: interrupted\n"], signal);
     assert.deepEqual(await readdir(into), NOTHING, signal);
   }
   // Twice in a row is for the impatient.
