@@ -3,7 +3,7 @@
 import type { Answered } from "ternlight/batch";
 import { Adder, Patience, REST_MS } from "./adder.ts";
 import { unserved } from "./attached.ts";
-import { Files } from "./files.ts";
+import { checkThere, Files } from "./files.ts";
 import { withStore } from "./open_store.ts";
 import { openQueue } from "./queue.ts";
 import { type Job, type Place, type Store, wasCancelled } from "./store.ts";
@@ -77,7 +77,7 @@ async function inOrder(options: InOrder, job: Answers, adder: Adder, service: Se
   const collected: Collected = { lines: 0, failed: 0, total };
   const files = await Files.open(out, options);
   try {
-    await files.checkThere(() => job.whole());
+    await checkThere(out, options, () => job.whole());
     for (let chunk = 0; chunk < chunks; chunk++) {
       const end = Math.min(chunks, chunk + window);
       await adder.upTo(end);

@@ -5,6 +5,7 @@ import { type Answered, EngineError, type Line } from "ternlight/batch";
 import { ALIVE_MS, LEFT_MS } from "./attached.ts";
 import { answersOf, answersText, linesOf } from "./records.ts";
 import {
+  type Admit,
   type Attached,
   type ChunkRef,
   type Chunks,
@@ -118,12 +119,13 @@ export class Database implements Store {
     }
   }
 
-  submit(chunks: Chunks, settings: JobSettings): Promise<JobInfo> {
+  submit(chunks: Chunks, settings: JobSettings, admit?: Admit): Promise<JobInfo> {
     return this.transaction(async (client) => {
       const { rows } = await client.query("SELECT nextval('ternlight.job_key') AS key");
       const { key } = rows[0];
       await write(client, key, chunks);
       const info = chunks.info(settings);
+      await admit?.(info);
       const insert = "INSERT INTO ternlight.job (key, id, info) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING";
       const { rowCount } = await client.query(insert, [key, info.id, info]);
       if (rowCount === 1) return info;

@@ -33,6 +33,17 @@ export interface Targets {
   force?: boolean | undefined;
 }
 
+const named = (out: string, { errors = out.replace(/(\.jsonl)?$/, ".errors.jsonl") }: Targets): [string, string] => [
+  out,
+  errors,
+];
+
+/** Refuses files that are there already where the job cannot have given them: it is not `whole`. */
+export async function checkThere(out: string, targets: Targets, whole: () => Promise<boolean>): Promise<void> {
+  const there = targets.force ? undefined : named(out, targets).find((file) => existsSync(file));
+  if (there !== undefined && !(await whole())) throw taken(there);
+}
+
 export class Files {
   readonly #out: Part;
   readonly #errors: Part;
@@ -49,7 +60,8 @@ export class Files {
   }
 
   static async open(out: string, targets: Targets = {}, machine: Machine = here()): Promise<Files> {
-    const { errors = out.replace(/(\.jsonl)?$/, ".errors.jsonl"), force = false } = targets;
+    const [, errors] = named(out, targets);
+    const { force = false } = targets;
     if (path.resolve(out) === path.resolve(errors)) {
       throw new EngineError("InvalidArgument", `out and errors are both ${out}`, { option: "errors", file: out });
     }
@@ -62,12 +74,6 @@ export class Files {
       await Promise.all(made.map(dropPart));
       throw error;
     }
-  }
-
-  /** Refuses files that are there already where the job cannot have given them: it is not `whole`. */
-  async checkThere(whole: () => Promise<boolean>): Promise<void> {
-    const there = this.#force ? undefined : [this.#out, this.#errors].find(({ file }) => existsSync(file));
-    if (there && !(await whole())) throw taken(there.file);
   }
 
   async write(answers: readonly Answered[]): Promise<void> {

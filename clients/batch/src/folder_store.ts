@@ -6,7 +6,15 @@ import path from "node:path";
 import { EngineError } from "ternlight/batch";
 import { ALIVE_MS, LEFT_MS } from "./attached.ts";
 import { exists, INDEX, INFO, JobFolder, LINES, syncFolder } from "./folder.ts";
-import { type Attached, type Chunks, isJobId, type JobInfo, type JobSettings, type Store } from "./store.ts";
+import {
+  type Admit,
+  type Attached,
+  type Chunks,
+  isJobId,
+  type JobInfo,
+  type JobSettings,
+  type Store,
+} from "./store.ts";
 
 /** What a submission that was killed leaves is taken away when nothing was written to it for so many milliseconds. */
 const ABANDONED = 86_400_000;
@@ -38,12 +46,13 @@ export class FolderStore implements Store {
     return (await Promise.all(jobs)).filter((job) => job !== null);
   }
 
-  async submit(lines: Chunks, settings: JobSettings): Promise<JobInfo> {
+  async submit(lines: Chunks, settings: JobSettings, admit?: Admit): Promise<JobInfo> {
     const made = await this.#make();
     try {
       await this.#removeAbandoned(made).catch(this.#refused);
       await write(lines, made, this.#refused);
       const info = lines.info(settings);
+      await admit?.(info);
       await this.#name(made, info).catch(this.#refused);
       return (await this.open(info.id)).info;
     } finally {

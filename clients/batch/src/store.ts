@@ -95,10 +95,14 @@ export interface JobSettings {
   facts?: Facts;
 }
 
+/** Hears which job some lines are before it is there. */
+export type Admit = (info: JobInfo) => Promise<void>;
+
 export interface Store {
   /** Rejects where it takes no jobs. */
   check(): Promise<void>;
-  submit(lines: Chunks, settings: JobSettings): Promise<JobInfo>;
+  /** @param admit may refuse the job, of which nothing is there then */
+  submit(lines: Chunks, settings: JobSettings, admit?: Admit): Promise<JobInfo>;
   open(id: string): Promise<Job>;
   /** All jobs, by their ids. */
   all(): Promise<Job[]>;

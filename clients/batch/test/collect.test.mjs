@@ -148,6 +148,33 @@ test("files with other answers are replaced by force alone", skipped("redis"), a
   assert.deepEqual((await readdir(folder)).sort(), ["jobs", "out.jsonl"]);
 });
 
+for (const kind of ["postgres", "database"]) {
+  test(`a job that could not be collected is not submitted (${kind})`, skipped(kind), async (context) => {
+    const { at, out, folder } = await place(context, kind);
+    const errors = path.join(folder, "errors.jsonl");
+    const given = (more) => submit({ ...at, rows: rows(3), identity: IDENTITY, model: "m", chunk: 1, out, ...more });
+    for (const [file, more] of [
+      [out, {}],
+      [errors, { errors }],
+    ]) {
+      await writeFile(file, "mine\n");
+      await assert.rejects(given(more), { code: "Exists", message: new RegExp(`^${file} exists, and is not`) });
+      assert.deepEqual(await status(at), [], "nothing was submitted");
+      await rm(file);
+    }
+    await writeFile(out, "mine\n");
+    const job = await given({ force: true });
+    await assert.rejects(given({}), { code: "Exists" }, "a job that is there and not done");
+    await keepAnswers(at, job, 0, 3);
+    // Whether it is the same is found when it is collected.
+    assert.equal((await given({})).id, job.id);
+    assert.deepEqual(
+      (await status(at)).map(({ state }) => state),
+      ["done"],
+    );
+  });
+}
+
 test("what is away is told once, tried again, and ends who waits for too long", async () => {
   const told = [];
   const patience = new Patience(0.1, (error) => told.push(error));

@@ -254,3 +254,30 @@ test(
     assert.deepEqual(await queue.keys(), []);
   },
 );
+
+const noPostgres = missing("database");
+
+test(
+  "a call that is refused for its OUT has submitted nothing",
+  noPostgres ? { skip: `${noPostgres} is not installed` } : {},
+  async (context) => {
+    const dir = await mkdtemp(path.join(tmpdir(), "ternlight-queue-"));
+    const queue = await broker("database");
+    context.after(async () => {
+      await queue.end();
+      await rm(dir, { recursive: true, force: true });
+    });
+    const at = (name) => path.join(dir, name);
+    await writeFile(at("in.jsonl"), `${line(0)}\n`);
+    await writeFile(at("mine.jsonl"), "mine\n");
+    for (const [out, expected] of [
+      ["mine.jsonl", /Exists: .*mine\.jsonl exists, and is not what the job gives; --force replaces it/],
+      ["none/out.jsonl", /none\/out\.jsonl.* ENOENT/],
+    ]) {
+      const { code, err } = await start(at("in.jsonl"), ...MODEL, "--queue", queue.url, "--out", at(out)).ended;
+      assert.equal(code, 1);
+      assert.match(err, expected);
+    }
+    assert.deepEqual(JSON.parse((await done("status", "--queue", queue.url, "--json")).out), { jobs: [] });
+  },
+);

@@ -62,6 +62,9 @@ export interface Library {
       chunk: number;
       priority?: number;
       facts: Answerer["facts"];
+      out: string | null;
+      errors?: string;
+      force?: boolean;
     },
   ): Promise<Job>;
   collect(

@@ -68,6 +68,8 @@ export async function submitted(args: Args, flags: BatchFlags, terminal: Termina
     : await loadedOnce(flags.batchModel, settings, flags.defaultMaxTokens, terminal);
   const job = await submit({
     ...place,
+    ...files,
+    force,
     rows,
     identity: model.identity,
     facts: model.facts,
