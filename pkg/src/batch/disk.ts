@@ -153,8 +153,13 @@ export async function lock(file: string): Promise<Lock | null> {
   throw new EngineError("Unwritable", `${file} is being written by another run`, { file });
 }
 
+export interface Locks extends Lock {
+  /** Whether it is known that no other run holds any: some systems have no such names. */
+  alone: boolean;
+}
+
 /** Holds all of some names, or none. */
-export async function lockAll(files: readonly string[]): Promise<Lock> {
+export async function lockAll(files: readonly string[]): Promise<Locks> {
   const held: (Lock | null)[] = [];
   const release = () => {
     for (const one of held) one?.release();
@@ -165,5 +170,5 @@ export async function lockAll(files: readonly string[]): Promise<Lock> {
     release();
     throw error;
   }
-  return { release };
+  return { release, alone: !held.includes(null) };
 }

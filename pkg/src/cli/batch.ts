@@ -30,15 +30,20 @@ export const batch: Command = {
     // Until it is held, what lies there may be of a run that is under way.
     const held = await lockAll(filesOf(places));
     try {
-      await answered(args, flags, places, terminal);
+      await answered(args, flags, { ...places, alone: held.alone }, terminal);
     } finally {
       held.release();
     }
   },
 };
 
+/** Places, and whether it is known that no other run writes there. */
+interface Held extends Places {
+  alone: boolean;
+}
+
 /** Answers the lines that have no answer yet. */
-async function answered(args: Args, flags: BatchFlags, places: Places, terminal: Terminal): Promise<void> {
+async function answered(args: Args, flags: BatchFlags, places: Held, terminal: Terminal): Promise<void> {
   const template = templateOf(flags.template);
   const settings = batchLoad(args, flags);
   const kept = await leftBy(places);
@@ -61,13 +66,16 @@ async function answered(args: Args, flags: BatchFlags, places: Places, terminal:
 }
 
 /** Whether --resume finds nothing to do. Refuses what --resume or --force would have to allow. */
-async function isDone(places: Places, kept: Kept | null, flags: BatchFlags, terminal: Terminal): Promise<boolean> {
+async function isDone(places: Held, kept: Kept | null, flags: BatchFlags, terminal: Terminal): Promise<boolean> {
   const { resume = false, force = false } = flags;
   const journal = journalOf(places);
   // A journal without answers is of a run that has just begun, beside what it is to replace.
   const begun = await exists(journal);
   if (kept && !resume) {
-    const message = `${journal} is of a run that ended early: --resume goes on with it; without that file a run begins anew`;
+    const state = places.alone
+      ? "ended early: --resume goes on with it"
+      : "has not finished, and this system does not tell whether it still runs: once it has ended, --resume goes on with it";
+    const message = `${journal} is of a run that ${state}; without that file a run begins anew`;
     throw new EngineError("InvalidArgument", message, { option: "--resume", file: journal });
   }
   if (kept?.whole) {

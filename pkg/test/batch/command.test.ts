@@ -8,6 +8,7 @@ import { mkdtemp, readdir, readFile, rm, stat, symlink, writeFile } from "node:f
 import { tmpdir } from "node:os";
 import path from "node:path";
 import { after, before, test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
 import zlib from "node:zlib";
 import { DEMO, done, failure, path as inRepository, json, start, ternlight } from "../cli/support/ternlight.ts";
 
@@ -201,6 +202,20 @@ test("a finished file is not computed again, nor replaced unasked", async () => 
   await writeFile(at("finished.jsonl"), "what was there\n");
   assert.equal((await json(...run("--force"))).lines, 1);
   assert.ok(!(await kept()));
+});
+
+test("a run that was left is said to have ended only where that is known", async () => {
+  const args = ["batch", at("in.jsonl"), ...MODEL, "--out", at("left.jsonl")];
+  const { child, ended } = start(args);
+  while (child.exitCode === null && !existsSync(at("left.jsonl.journal"))) await sleep(5);
+  while (child.exitCode === null && (await stat(at("left.jsonl.journal"))).size < 1000) await sleep(5);
+  child.kill("SIGKILL");
+  await ended;
+  assert.match((await failure(1, ...args)).message, /journal is of a run that ended early: --resume goes on with it;/);
+  const unlocked = 'data:text/javascript,Object.defineProperty(process, "platform", { value: "freebsd" })';
+  const { status, stderr } = await start(args, [process.execPath, "--import", unlocked]).ended;
+  assert.equal(status, 1);
+  assert.match(stderr, /is of a run that has not finished, and this system does not tell whether it still runs: once/);
 });
 
 test("a file of errors is not replaced unasked either", async () => {
