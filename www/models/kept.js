@@ -1,6 +1,6 @@
 /** The list of models that this browser keeps: what of each is here, with buttons that load and delete it. */
 
-import { button, make } from "../dom.js";
+import { button, make, refill } from "../dom.js";
 import { megabytes, size } from "../format.js";
 
 /** Files of one model: parts of a split one, or all of a folder's. Those that nobody can read have no address. */
@@ -45,10 +45,11 @@ export class KeptModels {
   async refresh() {
     const { cache } = await import("../ternlight/dist/index.js");
     this.#models = group(await cache.list());
-    this.#section.hidden = this.#models.length === 0;
     const all = this.#models.reduce((sum, { address, kept, size }) => sum + (address ? kept : size), 0);
     this.#section.querySelector("h3 span").textContent = size(all);
-    this.#section.querySelector("ul").replaceChildren(...this.#models.map((model) => this.#row(model)));
+    const rows = this.#models.map((model) => this.#row(model));
+    refill(this.#section.querySelector("ul"), rows, this.#section.parentElement);
+    this.#section.hidden = rows.length === 0;
   }
 
   #row(model) {

@@ -1,7 +1,7 @@
 /** What this page keeps in the browser, and how to be rid of it: models, conversations, saved sessions, and the page itself for offline use. */
 
 import { conversations, forgetAll, forgetSessions, MOST_SAVED, savedSizes } from "../chat/store.js";
-import { button, confirming, make, style } from "../dom.js";
+import { button, confirming, make, refill, style } from "../dom.js";
 import { size } from "../format.js";
 import { KeptModels } from "../models/kept.js";
 
@@ -35,14 +35,15 @@ export class StoragePanel {
     ]);
     this.#sum.textContent = sumOf(estimate, persisted);
     const saved = sizes.reduce((sum, { bytes }) => sum + bytes, 0);
-    this.#rows.replaceChildren(
+    const rows = [
       this.#row("Conversations", `${chats.length} in this browser`, chats.length > 0, async () => {
         await forgetAll();
         await this.#changed();
       }),
       this.#row("Saved sessions", sessionWords(sizes.length, saved), sizes.length > 0, forgetSessions),
       this.#row("The page itself", offlineWords(files), files > 0, forgetOffline),
-    );
+    ];
+    refill(this.#rows, rows, this.#section);
     await this.models.refresh();
   }
 

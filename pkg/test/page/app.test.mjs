@@ -318,11 +318,15 @@ test("the storage panel says what is kept, and deletes it", async (context) => {
   await remove("Saved sessions");
   await panel.getByText(/^none: what the model has read/).waitFor();
   await panel.getByText("1 in this browser").waitFor();
+  // The button is gone, and whoever uses the keyboard goes on from the panel.
+  const held = () => page.page.evaluate(() => document.activeElement.id);
+  assert.equal(await held(), "storage");
   await remove("Conversations");
   await panel.getByText("0 in this browser").waitFor();
   assert.equal(await page.page.getByRole("article").count(), 0);
   await panel.getByRole("button", { name: "Delete ternlight-demo" }).click();
   await panel.getByRole("button", { name: "Delete ternlight-demo" }).waitFor({ state: "detached" });
+  assert.equal(await held(), "storage");
   assert.deepEqual(page.complaints, []);
 });
 
