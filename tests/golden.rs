@@ -165,6 +165,35 @@ const QUANTISED: [&str; 16] = [
     "qwen3.Q8_0",
 ];
 
+/// transformers 5.23 on the same weights with other `rope_parameters`: the first logits behind the random prompt, and the largest.
+#[test]
+fn yarn_is_that_of_transformers() {
+    let mut files = Files::read(&golden("models/qwen3"));
+    let config = json(&golden("models/qwen3/config.json"));
+    let tokens = ids(&json(&golden("models/qwen3/golden.json"))["prompts"][3]["input_ids"]);
+    let usual = serde_json::json!({ "factor": 4.0, "original_max_position_embeddings": 64 });
+    let mut own = usual.clone();
+    own["beta_fast"] = 8.into();
+    own["beta_slow"] = 2.into();
+    own["attention_factor"] = 1.5.into();
+    for (yarn, best, expected) in [
+        (usual, 438, [-0.3231, -3.5675, 1.8686, 0.0073, 1.7712, -8.2017]),
+        (own, 467, [3.1654, 2.0831, 4.5487, 3.5951, 5.4474, -2.804]),
+    ] {
+        let mut config = config.clone();
+        let rope = config["rope_parameters"].as_object_mut().unwrap();
+        rope.insert("rope_type".to_owned(), "yarn".into());
+        rope.extend(yarn.as_object().unwrap().clone());
+        files.config = Some(config.to_string().into_bytes());
+        let mut engine = files.engine(Options::default(), Team::solo()).unwrap();
+        let row = logits(&mut engine, &tokens, false).unwrap().remove(0);
+        for (found, expected) in row.iter().zip(expected) {
+            assert!((found - expected).abs() < 2e-4, "{found} for {expected}, {yarn}");
+        }
+        assert_eq!(argmax(&row), best, "{yarn}");
+    }
+}
+
 fn quantised(name: &'static str, tolerance: Tolerance) -> Case {
     let leak = |text: String| -> &'static str { text.leak() };
     case(leak(format!("gguf/{name}.gguf")), leak(format!("gguf/{name}.golden")), "_float_act", tolerance)

@@ -8,6 +8,8 @@ use serde_json::json;
 use ternlight::error::{Error, ErrorKind, ErrorKind::*};
 use ternlight::formats::Parsed;
 use ternlight::kernels::act::Precision;
+use ternlight::kernels::elementwise::Pairs;
+use ternlight::model::config::Rope;
 use ternlight::model::{Checkpoint, Options};
 use ternlight::rng::Rng;
 use ternlight::team::Team;
@@ -407,10 +409,28 @@ fn gguf_metadata() {
             &["llama.rope.dimension_count"],
         ),
         gguf(
-            "YaRN",
-            set("llama.rope.scaling.type", text("yarn")),
+            "long RoPE",
+            set("llama.rope.scaling.type", text("longrope")),
             UnsupportedSetting,
-            &["llama.rope.scaling.type", "yarn"],
+            &["llama.rope.scaling.type", "none, linear or yarn", "longrope"],
+        ),
+        gguf(
+            "YaRN without its factor",
+            set("llama.rope.scaling.type", text("yarn")),
+            MissingKey,
+            &["llama.rope.scaling.factor"],
+        ),
+        gguf(
+            "YaRN for a context of 0",
+            yarn().set("llama.rope.scaling.original_context_length", uint(0)),
+            BadValue,
+            &["llama.rope.scaling.original_context_length", "positive"],
+        ),
+        gguf(
+            "a magnitude of 0",
+            set("llama.rope.scaling.attn_factor", float(0.0)),
+            BadValue,
+            &["llama.rope.scaling.attn_factor", "positive"],
         ),
         gguf(
             "a linear scaling without its factor",
@@ -444,12 +464,37 @@ fn gguf_metadata() {
     ]);
 }
 
+fn yarn() -> Gguf {
+    Gguf::llama().set("llama.rope.scaling.type", text("yarn")).set("llama.rope.scaling.factor", float(4.0))
+}
+
 /// Sets four bytes in the middle of a tensor.
 fn poison(file: Gguf, name: &str, bytes: &[u8]) -> Gguf {
     file.tensor(name, |tensor| {
         let at = tensor.data.len() / 2 / 4 * 4;
         tensor.data[at..at + bytes.len()].copy_from_slice(bytes);
     })
+}
+
+/// What a file leaves out is the same in both formats, and what it says.
+#[test]
+fn yarn_is_read_from_both_formats() {
+    let gguf = |file: Gguf| file.files().plan(Options::default()).unwrap().config.rope;
+    let json = |value| {
+        let files = Safetensors::llama().config("rope_parameters", value).files();
+        Rope { pairs: Pairs::Adjacent, ..files.plan(Options::default()).unwrap().config.rope }
+    };
+    let usual = gguf(yarn());
+    assert_eq!(usual, json(json!({ "type": "yarn", "factor": 4 })));
+    assert_eq!(usual.magnitude, 1.138_629_4);
+    let key = |name: &str| format!("llama.rope.scaling.{name}");
+    let own = yarn().set(&key("original_context_length"), uint(8)).set(&key("yarn_beta_fast"), float(9.0));
+    let own = own.set(&key("yarn_beta_slow"), float(3.0)).set(&key("yarn_attn_factor"), float(1.5));
+    let parameters = json!({
+        "rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 8, "beta_fast": 9, "beta_slow": 3, "attention_factor": 1.5,
+    });
+    assert_eq!(gguf(own.clone()), json(parameters));
+    assert_eq!(gguf(own.set(&key("attn_factor"), float(2.0))).magnitude, 3.0);
 }
 
 /// As llama.cpp reads it.
@@ -769,7 +814,20 @@ fn configs() {
         refused(Safetensors::llama().config(key, value), key, kind);
     }
     let rope = |value| Safetensors::llama().config("rope_parameters", value);
-    refused(rope(json!({ "rope_type": "yarn" })), "rope_parameters.rope_type", UnsupportedSetting);
+    refused(rope(json!({ "rope_type": "dynamic" })), "rope_parameters.rope_type", UnsupportedSetting);
+    refused(rope(json!({ "rope_type": "yarn" })), "rope_parameters.factor", MissingKey);
+    for (key, value, kind) in [
+        ("beta_fast", json!(0), BadValue),
+        ("attention_factor", json!(-1), BadValue),
+        ("original_max_position_embeddings", json!(0), BadValue),
+        ("truncate", json!(false), UnsupportedSetting),
+        ("mscale", json!(1), UnsupportedSetting),
+        ("mscale_all_dim", json!(1), UnsupportedSetting),
+    ] {
+        let mut yarn = json!({ "rope_type": "yarn", "factor": 4 });
+        yarn[key] = value;
+        refused(rope(yarn), &format!("rope_parameters.{key}"), kind);
+    }
     refused(rope(json!({ "rope_type": "linear" })), "rope_parameters.factor", MissingKey);
     refused(rope(json!({ "rope_type": "linear", "factor": 0 })), "rope_parameters.factor", BadValue);
     let llama3 = json!({ "rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4, "original_max_position_embeddings": 64 });

@@ -68,9 +68,24 @@ pub fn keys(config: &Config) -> Result<Vec<Key>> {
     }
     own("attention.layer_norm_rms_epsilon", Value::F32(config.eps));
     own("rope.freq_base", Value::F32(config.rope.base as f32));
-    if let RopeScaling::Linear(factor) = config.rope.scaling {
-        own("rope.scaling.type", Value::Str("linear".into()));
-        own("rope.scaling.factor", Value::F32(factor as f32));
+    match config.rope.scaling {
+        RopeScaling::Linear(factor) => {
+            own("rope.scaling.type", Value::Str("linear".into()));
+            own("rope.scaling.factor", Value::F32(factor as f32));
+        }
+        RopeScaling::Yarn { factor, original, fast, slow } => {
+            own("rope.scaling.type", Value::Str("yarn".into()));
+            own("rope.scaling.factor", Value::F32(factor as f32));
+            own("rope.scaling.original_context_length", Value::U32(original as u32));
+            own("rope.scaling.yarn_beta_fast", Value::F32(fast as f32));
+            own("rope.scaling.yarn_beta_slow", Value::F32(slow as f32));
+            // Of all keys of magnitude, the one that llama.cpp reads.
+            let own_magnitude = config.rope.magnitude / config.rope.scaling.magnitude() as f32;
+            if own_magnitude != 1.0 {
+                own("rope.scaling.attn_factor", Value::F32(own_magnitude));
+            }
+        }
+        RopeScaling::None | RopeScaling::Llama3 { .. } => {}
     }
     Ok(keys)
 }

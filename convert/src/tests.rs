@@ -129,6 +129,32 @@ fn llama_3_frequencies_are_divided_as_llama_cpp_divides_them() {
 }
 
 #[test]
+fn yarn_has_the_keys_that_llama_cpp_reads() {
+    let text = include_str!("../../tests/golden/models/qwen3/config.json");
+    let mut json: serde_json::Value = serde_json::from_str(text).unwrap();
+    let found = |json: &serde_json::Value| -> Vec<(String, String)> {
+        let keys = keys::keys(&Config::from_json(json.to_string().as_bytes()).unwrap()).unwrap();
+        let own = keys.iter().filter_map(|key| Some((key.key.strip_prefix("qwen3.rope.scaling.")?, &key.value)));
+        own.map(|(key, value)| (key.to_owned(), format!("{value:?}"))).collect()
+    };
+    let expected = |own: &[(&str, &str)]| -> Vec<(String, String)> {
+        own.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect()
+    };
+    let usual = [
+        ("type", "Str(\"yarn\")"),
+        ("factor", "F32(4.0)"),
+        ("original_context_length", "U32(16384)"),
+        ("yarn_beta_fast", "F32(32.0)"),
+        ("yarn_beta_slow", "F32(1.0)"),
+    ];
+    json["rope_parameters"] =
+        serde_json::json!({ "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16384 });
+    assert_eq!(found(&json), expected(&usual));
+    json["rope_parameters"]["attention_factor"] = (2.0 * 1.138_629_436_111_989).into();
+    assert_eq!(found(&json), expected(&[&usual[..], &[("attn_factor", "F32(2.0)")]].concat()));
+}
+
+#[test]
 fn architectures_have_gguf_names() {
     let name = |architecture: &str, activation: &str| {
         let text = include_str!("../../tests/golden/models/qwen3/config.json");

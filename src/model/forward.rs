@@ -352,10 +352,12 @@ impl<I: Isa> Forward<I> {
         let pairs = model.frequencies.len();
         self.cos.resize(self.rows.len() * pairs, 0.0);
         self.sin.resize(self.rows.len() * pairs, 0.0);
+        let magnitude = model.config.rope.magnitude;
         let angles = self.cos.chunks_exact_mut(pairs).zip(self.sin.chunks_exact_mut(pairs));
         for (row, (cos, sin)) in self.rows.iter().zip(angles) {
             for ((cos, sin), frequency) in cos.iter_mut().zip(sin).zip(&model.frequencies) {
-                (*sin, *cos) = libm::sincosf(row.position as f32 * frequency);
+                let turn = libm::sincosf(row.position as f32 * frequency);
+                (*sin, *cos) = (turn.0 * magnitude, turn.1 * magnitude);
             }
         }
     }

@@ -1,8 +1,9 @@
 //! What a model is, from a GGUF's metadata.
 
+use super::rope::{FAST, SLOW};
 use super::{
     BITNET, Config, Hybrid, Kind, LLAMA, MOST_CONTEXT, MOST_HEAD, MOST_HEADS, MOST_LAYERS, MOST_VOCAB, MOST_WIDTH,
-    QWEN2, QWEN3, QWEN35, Rope, RopeScaling, Rotation, ScaleMeaning, epsilon, in_range, missing, positive,
+    QWEN2, QWEN3, QWEN35, Rope, RopeScaling, Rotation, ScaleMeaning, in_range, missing, positive, positive_f32,
     unknown_architecture, unsupported, whole_head,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -66,7 +67,7 @@ impl Keys<'_> {
     }
 
     /// As llama.cpp reads it: without a type a factor is linear, and older files have it under another key.
-    fn scaling(&self) -> Result<RopeScaling> {
+    fn scaling(&self, context: usize) -> Result<RopeScaling> {
         const OLD: &str = "rope.scale_linear";
         let (key, factor) = match (self.float("rope.scaling.factor")?, self.float(OLD)?) {
             (None, Some(factor)) => (OLD, Some(factor)),
@@ -76,8 +77,32 @@ impl Keys<'_> {
             Some("none") => Ok(RopeScaling::None),
             None if factor.is_none_or(|factor| factor == 0.0) => Ok(RopeScaling::None),
             None | Some("linear") => Ok(RopeScaling::Linear(positive(&self.key(key), factor)?)),
-            Some(other) => Err(unsupported(&self.key("rope.scaling.type"), "none or linear", other)),
+            Some("yarn") => self.yarn(positive(&self.key(key), factor)?, context),
+            Some(other) => Err(unsupported(&self.key("rope.scaling.type"), "none, linear or yarn", other)),
         }
+    }
+
+    fn yarn(&self, factor: f64, context: usize) -> Result<RopeScaling> {
+        Ok(RopeScaling::Yarn {
+            factor,
+            original: self.number("rope.scaling.original_context_length", context as f64)?,
+            fast: self.number("rope.scaling.yarn_beta_fast", FAST)?,
+            slow: self.number("rope.scaling.yarn_beta_slow", SLOW)?,
+        })
+    }
+
+    /// llama.cpp's converter writes the magnitude of a config as that of YaRN; llama.cpp itself multiplies by the other key.
+    fn magnitude(&self, scaling: RopeScaling) -> Result<f32> {
+        let yarn = match scaling {
+            RopeScaling::Yarn { .. } => self.number("rope.scaling.yarn_attn_factor", scaling.magnitude())?,
+            _ => 1.0,
+        };
+        let key = "rope.scaling.attn_factor";
+        positive_f32(&self.key(key), Some(yarn * self.number(key, 1.0)?))
+    }
+
+    fn number(&self, name: &str, usual: f64) -> Result<f64> {
+        positive(&self.key(name), Some(self.float(name)?.unwrap_or(usual)))
     }
 }
 
@@ -125,7 +150,8 @@ impl Config {
             None => whole_head(&keys.key("attention.head_count"), hidden, heads)?,
         };
         keys.refuse_variants(head)?;
-        let scaling = keys.scaling()?;
+        let context = keys.need("context_length", keys.uint("context_length", MOST_CONTEXT)?)?;
+        let scaling = keys.scaling(context)?;
         let (layers, mtp) = keys.layers(kind.hybrid)?;
         let mut config = Self {
             naming: Naming::Gguf,
@@ -137,8 +163,8 @@ impl Config {
             kv_heads: keys.uint("attention.head_count_kv", MOST_HEADS)?.unwrap_or(heads),
             head,
             vocab: in_range("tokenizer.ggml.tokens", vocab, MOST_VOCAB)?.ok_or_else(no_embedding)?,
-            context: keys.need("context_length", keys.uint("context_length", MOST_CONTEXT)?)?,
-            eps: epsilon(
+            context,
+            eps: positive_f32(
                 &keys.key("attention.layer_norm_rms_epsilon"),
                 keys.float("attention.layer_norm_rms_epsilon")?,
             )?,
@@ -146,6 +172,7 @@ impl Config {
                 base: keys.float("rope.freq_base")?.unwrap_or(10000.0),
                 dim: keys.uint("rope.dimension_count", MOST_HEAD)?.unwrap_or(head),
                 pairs: kind.pairs,
+                magnitude: keys.magnitude(scaling)?,
                 scaling,
             },
             gate: kind.gate,

@@ -5,10 +5,11 @@ use std::fmt;
 use litemap::LiteMap;
 use serde_json::Value as Json;
 
+use super::rope::{FAST, SLOW};
 use super::{
     BITNET, Config, Hybrid, Kind, LLAMA, MOST_CONTEXT, MOST_HEAD, MOST_HEADS, MOST_LAYERS, MOST_VOCAB, MOST_WIDTH, Mlx,
-    MlxPacking, QWEN2, QWEN3, QWEN35, Rope, RopeScaling, ScaleMeaning, Training, epsilon, in_range, missing, positive,
-    refuse_rotation, unknown_architecture, unsupported, whole_head,
+    MlxPacking, QWEN2, QWEN3, QWEN35, Rope, RopeScaling, ScaleMeaning, Training, in_range, missing, positive,
+    positive_f32, refuse_rotation, unknown_architecture, unsupported, whole_head,
 };
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::elementwise::{Gate, Pairs};
@@ -121,7 +122,7 @@ pub(super) fn read(json: &Json) -> Result<Config> {
         head,
         vocab: need("vocab_size", json_uint(json, "vocab_size", MOST_VOCAB)?)?,
         context: json_uint(json, "max_position_embeddings", MOST_CONTEXT)?.unwrap_or(2048),
-        eps: epsilon("rms_norm_eps", Some(json_float(json, "rms_norm_eps")?.unwrap_or(usual.eps)))?,
+        eps: positive_f32("rms_norm_eps", Some(json_float(json, "rms_norm_eps")?.unwrap_or(usual.eps)))?,
         rope: rope(json, head, kind.hybrid, usual.base)?,
         gate,
         sub_norms: kind.sub_norms,
@@ -312,7 +313,7 @@ fn bitnet_quantization(config: &Json) -> Result<Quantization> {
     }
     let in_norms = json_bool(config, "use_rms_norm")?.unwrap_or(false);
     let eps = json_float(config, "rms_norm_eps")?.unwrap_or(1e-6);
-    let eps = epsilon("quantization_config.rms_norm_eps", Some(eps))?;
+    let eps = positive_f32("quantization_config.rms_norm_eps", Some(eps))?;
     Ok(Quantization { scale, in_norms: in_norms.then_some(eps), online, named: true })
 }
 
@@ -356,11 +357,35 @@ fn rope(json: &Json, head: usize, hybrid: bool, usual_base: f64) -> Result<Rope>
         Some(base) => base,
         None => json_float(json, "rope_theta")?.unwrap_or(usual_base),
     };
+    let (scaling, magnitude) = scaling(json, parameters, name)?;
+    let mut factor = json_float(parameters, "partial_rotary_factor")?;
+    if factor.is_none() {
+        factor = json_float(json, "partial_rotary_factor")?;
+    }
+    let factor = factor.unwrap_or(if hybrid { PARTIAL } else { 1.0 });
+    if !(factor > 0.0 && factor <= 1.0 && (hybrid || factor == 1.0)) {
+        return Err(unsupported("partial_rotary_factor", if hybrid { "up to 1" } else { "1" }, factor));
+    }
+    Ok(Rope { base, dim: (head as f64 * factor) as usize, pairs: Pairs::Halves, scaling, magnitude })
+}
+
+/// How frequencies are scaled, and what sines and cosines are multiplied by. The parameters are an object of this name.
+fn scaling(json: &Json, parameters: &Json, name: &str) -> Result<(RopeScaling, f32)> {
+    let float =
+        |key: &str, usual: Option<f64>| positive(&format!("{name}.{key}"), json_float(parameters, key)?.or(usual));
+    let number = |key: &str| float(key, None);
+    // As transformers, where a number outside comes before one of the parameters.
+    let original = || {
+        const KEY: &str = "original_max_position_embeddings";
+        match json_float(json, KEY)? {
+            None => float(KEY, json_float(json, "max_position_embeddings")?),
+            own => positive(KEY, own),
+        }
+    };
     let kind = match json_str(parameters, "rope_type")? {
         Some(kind) => kind,
         None => json_str(parameters, "type")?.unwrap_or("default"),
     };
-    let number = |key: &str| positive(&format!("{name}.{key}"), json_float(parameters, key)?);
     let scaling = match kind {
         "default" => RopeScaling::None,
         "linear" => RopeScaling::Linear(number("factor")?),
@@ -371,20 +396,22 @@ fn rope(json: &Json, head: usize, hybrid: bool, usual_base: f64) -> Result<Rope>
                     .key(format!("{name}.high_freq_factor"))
                     .expected(format_args!("more than low_freq_factor, {low}"), high));
             }
-            let (factor, original) = (number("factor")?, number("original_max_position_embeddings")?);
-            RopeScaling::Llama3 { factor, low, high, original }
+            RopeScaling::Llama3 { factor: number("factor")?, low, high, original: original()? }
         }
-        other => return Err(unsupported(&format!("{name}.rope_type"), "default, linear or llama3", other)),
+        "yarn" => {
+            for key in ["truncate", "mscale", "mscale_all_dim"] {
+                if let Some(found) = field(parameters, key).filter(|&found| *found != Json::Bool(true)) {
+                    return Err(unsupported(&format!("{name}.{key}"), "the usual YaRN", Shown(found)));
+                }
+            }
+            let (fast, slow) = (float("beta_fast", Some(FAST))?, float("beta_slow", Some(SLOW))?);
+            let scaling = RopeScaling::Yarn { factor: number("factor")?, original: original()?, fast, slow };
+            let magnitude = float("attention_factor", Some(scaling.magnitude()))?;
+            return Ok((scaling, positive_f32("attention_factor", Some(magnitude))?));
+        }
+        other => return Err(unsupported(&format!("{name}.rope_type"), "default, linear, llama3 or yarn", other)),
     };
-    let mut factor = json_float(parameters, "partial_rotary_factor")?;
-    if factor.is_none() {
-        factor = json_float(json, "partial_rotary_factor")?;
-    }
-    let factor = factor.unwrap_or(if hybrid { PARTIAL } else { 1.0 });
-    if !(factor > 0.0 && factor <= 1.0 && (hybrid || factor == 1.0)) {
-        return Err(unsupported("partial_rotary_factor", if hybrid { "up to 1" } else { "1" }, factor));
-    }
-    Ok(Rope { base, dim: (head as f64 * factor) as usize, pairs: Pairs::Halves, scaling })
+    Ok((scaling, 1.0))
 }
 
 /// The share of a head that a hybrid rotates, unless it says another.

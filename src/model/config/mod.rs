@@ -320,8 +320,8 @@ fn positive(key: &str, value: Option<f64>) -> Result<f64> {
     Err(Error::new(ErrorKind::BadValue, "out of range").key(key).expected("a positive number", value))
 }
 
-/// A norm's epsilon, positive as an f32 too.
-fn epsilon(key: &str, value: Option<f64>) -> Result<f32> {
+/// A number that is positive as an f32 too.
+fn positive_f32(key: &str, value: Option<f64>) -> Result<f32> {
     let value = positive(key, value)?;
     positive(key, Some(f64::from(value as f32))).map(|value| value as f32)
 }
