@@ -18,6 +18,11 @@ export interface BatchRecord {
   number?: number;
 }
 
+/** A file, and its number, as that of a batch. It is not told to clients. */
+interface FileRecord extends FileObject {
+  number?: number;
+}
+
 export const newId = (prefix: "file-" | "batch_"): string => prefix + randomBytes(16).toString("hex");
 export const now = (): number => Math.floor(Date.now() / 1000);
 
@@ -31,11 +36,14 @@ export class Folder {
   readonly #lock: { release(): void } | null;
   /** In the order in which they came. */
   readonly files: Map<string, FileObject>;
+  #last: number;
+  #adding: Promise<unknown> = Promise.resolve();
 
-  private constructor(folder: string, held: { release(): void } | null, files: Map<string, FileObject>) {
+  private constructor(folder: string, held: { release(): void } | null, records: readonly FileRecord[]) {
     this.#path = folder;
     this.#lock = held;
-    this.files = files;
+    this.files = new Map(records.map(({ number: _, ...file }) => [file.id, file]));
+    this.#last = numberOf(records.at(-1) ?? {});
   }
 
   /** Opens a folder for this process alone. */
@@ -47,16 +55,16 @@ export class Folder {
     }
     const held = await lock(path.join(folder, "batches"));
     try {
-      const files = (await recordsIn(path.join(folder, "files"))) as FileObject[];
+      const files = (await recordsIn(path.join(folder, "files"))) as FileRecord[];
       const batches = (await recordsIn(path.join(folder, "batches"))) as BatchRecord[];
-      const inOrder = files.sort((a, b) => a.created_at - b.created_at);
-      const number = (record: BatchRecord) => record.number ?? 0;
-      batches.sort((a, b) => number(a) - number(b) || a.batch.created_at - b.batch.created_at);
-      const byId = new Map(inOrder.map((file) => [file.id, file]));
+      // Of records without a number all that is known is the second; the order of a folder's names is none.
+      const byName = (a: string, b: string) => (a < b ? -1 : 1);
+      files.sort((a, b) => numberOf(a) - numberOf(b) || a.created_at - b.created_at || byName(a.id, b.id));
+      batches.sort((a, b) => numberOf(a) - numberOf(b) || a.batch.created_at - b.batch.created_at);
       const open = batches.filter(({ batch }) => !ENDED.includes(batch.status));
-      const used = [...byId.keys(), ...open.flatMap(({ output, errors }) => [output, errors])];
+      const used = [...files.map(({ id }) => id), ...open.flatMap(({ output, errors }) => [output, errors])];
       await clean(path.join(folder, "files"), new Set(used));
-      return { folder: new Folder(folder, held, byId), batches };
+      return { folder: new Folder(folder, held, files), batches };
     } catch (error) {
       held?.release();
       throw error;
@@ -72,10 +80,15 @@ export class Folder {
     return path.join(this.#path, "files", `${id}.jsonl`);
   }
 
-  /** Makes bytes that lie in their place a file. */
-  async add(file: FileObject): Promise<void> {
-    await writeWhole(this.#recordOf(file.id), JSON.stringify(file));
-    this.files.set(file.id, file);
+  /** Makes bytes that lie in their place a file: one after another, so that their order is the one after a restart, too. */
+  add(file: FileObject): Promise<void> {
+    const added = this.#adding.then(async () => {
+      const record: FileRecord = { ...file, number: ++this.#last };
+      await writeWhole(this.#recordOf(file.id), JSON.stringify(record));
+      this.files.set(file.id, file);
+    });
+    this.#adding = added.catch(() => {});
+    return added;
   }
 
   /** The same for bytes that lie beside their place. */
@@ -113,6 +126,8 @@ export class Folder {
     return path.join(this.#path, "batches", `${id}.json`);
   }
 }
+
+const numberOf = ({ number = 0 }: { number?: number }): number => number;
 
 /** Removes bytes that the end of a process has left without a record. */
 async function clean(folder: string, used: ReadonlySet<string>): Promise<void> {
