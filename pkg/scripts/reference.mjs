@@ -157,7 +157,7 @@ function commandsPage(commandLine) {
     "# Command line",
     note("pkg/src/options"),
     "Results go to stdout, all else to stderr. The exit status is 0 for success, 1 for a failure, 2 for wrong usage and 130 after Ctrl-C. With `--json` there is exactly one JSON object on stdout, an error included.",
-    "Each flag may also stand in the environment: `--max-waiting` as `TERNLIGHT_MAX_WAITING`, a switch as `1`, and one that may be given several times with a line for each. A flag that is given wins, also over the variables of flags that it rules out, and so does an operand.",
+    "Each flag may also stand in the environment: `--max-waiting` as `TERNLIGHT_MAX_WAITING`, a switch as `1`, and one that may be given several times with a line for each. A flag that is given wins, also over the variables of flags that it rules out, and so does an operand; a variable of a flag that the command never takes, as `TERNLIGHT_ACTIVATIONS` for `calibrate`, is left aside.",
     ...sections,
     "## With every command",
     table(["", ""], rowsOf(commonFlags)),

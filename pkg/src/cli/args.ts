@@ -25,7 +25,7 @@ import type {
   LoadOptions,
   PerplexityOptions,
 } from "../types/index.ts";
-import { excludedBy } from "./either.ts";
+import { excludedBy, refusedBy } from "./either.ts";
 import { nearest, UsageError } from "./syntax.ts";
 import { readSweep, readText } from "./values.ts";
 
@@ -61,7 +61,9 @@ export class Args {
     const { operands, given } = parse(command, this.#rows, argv);
     this.operands = operands;
     const optional = (command.optional ?? []).slice(0, Math.max(0, operands.length - command.operands.length));
-    this.#fromEnv = fromEnv(this.#rows, given, optional, env);
+    const written = [...[...given.keys()].map(({ key }) => key), ...optional];
+    const left = new Set([...excludedBy(written), ...refusedBy(name, written), ...written]);
+    this.#fromEnv = fromEnv(this.#rows, left, env);
     this.#given = new Map([...this.#fromEnv, ...given]);
     if (!ANSWERS.some((key) => this.has(key))) checkOperands(command, operands);
   }
@@ -163,26 +165,24 @@ export const isOn = (name: string, argv: readonly string[]): boolean =>
 
 /**
  * The flags that the environment gives: texts, or 1 and 0 for switches. A flag that may be given several times has a text a line. A flag
- * that was written wins, also over the variables of those that it excludes, and so does an operand.
+ * that was written wins, also over the variables of those that it excludes, and so does an operand; so are variables of flags that the
+ * command refuses left aside.
  *
- * @param optional the names of the operands that need not be there, and are
+ * @param left the flags whose variables count for nothing
  */
 function fromEnv(
   rows: readonly FlagRow[],
-  written: ReadonlyMap<FlagRow, unknown>,
-  optional: readonly string[],
+  left: ReadonlySet<string>,
   env: Readonly<Record<string, string | undefined>>,
 ): Map<FlagRow, string[]> {
   const given = new Map<FlagRow, string[]>();
-  const excluded = excludedBy([...[...written.keys()].map(({ key }) => key), ...optional]);
   for (const row of rows) {
     const variable = variableOf(row);
     const value = env[variable];
     // An empty key would open a server that was to have one.
     if (value === "" && row.key === "apiKeys")
       throw new UsageError(`${variable} is empty: give a key, or unset it`, { option: variable });
-    if (value === undefined || value === "" || ANSWERS.includes(row.key) || excluded.includes(row.key)) continue;
-    if (written.has(row)) continue;
+    if (value === undefined || value === "" || ANSWERS.includes(row.key) || left.has(row.key)) continue;
     if (row.key === "port" && SERVICE_LINK.test(value)) continue;
     const { value: text, many } = row.option.flag!;
     if (text) given.set(row, many ? value.split("\n").filter((line) => line !== "") : [value]);

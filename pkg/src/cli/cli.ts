@@ -96,6 +96,8 @@ function lost(error: NodeJS.ErrnoException): never {
 
 async function start(command: Command, argv: readonly string[], terminal: Terminal): Promise<void> {
   const args = new Args(command.name, argv, process.env);
+  // A flag may have ruled out the variable.
+  terminal.json &&= args.has("json");
   if (args.has("help")) await terminal.print(help(command.name));
   else if (args.has("version")) await terminal.print(`${version()}\n`);
   else await command.run(args, terminal);

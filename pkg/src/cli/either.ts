@@ -1,6 +1,6 @@
 /** What rules each other out: flags by their keys, and operands that may be given by their names. */
 
-import type { FlagKey } from "../options/commands.ts";
+import type { CommandName, FlagKey } from "../options/commands.ts";
 import { loadPlan } from "../options/table/command_line.ts";
 
 /** Flags with which a load test measures: all of the group but `serverModel`, which stands for the model, too. */
@@ -23,6 +23,17 @@ const EITHER: readonly (readonly Side[])[] = [
   [["rps"], ["users"]],
   [["URL"], ["all"]],
 ];
+
+/** What one command refuses, though others take it: in any case, or beside another flag. */
+const REFUSED: Readonly<Partial<Record<CommandName, readonly { flag: FlagKey; beside?: FlagKey }[]>>> = {
+  calibrate: [{ flag: "activations" }],
+  run: [{ flag: "json", beside: "prompts" }],
+};
+
+export const refusedBy = (command: CommandName, given: readonly string[]): FlagKey[] =>
+  (REFUSED[command] ?? [])
+    .filter(({ beside }) => beside === undefined || given.includes(beside))
+    .map(({ flag }) => flag);
 
 /** What does not go with any of these. */
 export const excludedBy = (given: readonly string[]): string[] =>

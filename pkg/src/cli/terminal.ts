@@ -20,7 +20,7 @@ interface Streams {
 
 export class Terminal {
   /** Whether stdout gets one JSON object and nothing else. `--help` and `--version` print text in any case. */
-  readonly json: boolean;
+  json: boolean;
   /** Aborted by the first Ctrl-C, unless `interruptible` handles it. */
   readonly signal: AbortSignal;
   /** The exit status of a command that has done its work. */

@@ -10,6 +10,8 @@ const CASES: [CommandName, string[], Record<string, string>, FlagKey[]][] = [
   ["run", ["M", "--ids", "1,2"], { PROMPT: "abc", PROMPTS: "in.jsonl", OUT: "out" }, ["prompt", "prompts", "out"]],
   ["run", ["M", "-"], { PROMPT: "abc", IDS: "1" }, ["prompt", "ids"]],
   ["run", ["M", "--prompts", "in.jsonl"], { SESSION: "kept", PROMPT: "abc" }, ["session", "prompt"]],
+  ["run", ["M", "--prompts", "in.jsonl"], { JSON: "1" }, ["json"]],
+  ["calibrate", ["M", "--dataset", "d"], { ACTIVATIONS: "int8" }, ["activations"]],
   ["run", ["M", "-p", "a", "--json-schema", "true"], { REGEX: "a+", GRAMMAR: "g" }, ["regex", "grammar"]],
   ["calibrate", ["M", "--entropy-threshold", "2"], { BUDGET: "2" }, ["budget"]],
   ["slice", ["M", "--tokens", "ids"], { KEEP: "9" }, ["keep"]],
@@ -38,5 +40,11 @@ test("variables that go with what is written stay, and two that were written are
   assert.deepEqual([kept.text("serverModel"), kept.text("apiKey")], ["m", "k"]);
   const both = new Args("run", ["M", "-p", "a", "--ids", "1"]);
   assert.ok(both.has("prompt") && both.has("ids"));
+  const batch = new Args("batch", ["I", "--out", "o"], { TERNLIGHT_JSON: "1" });
+  const loadtest = new Args("loadtest", ["M", "--prompts", "p"], { TERNLIGHT_JSON: "1" });
+  assert.ok(batch.has("json") && loadtest.has("json"));
+  const refused = new Args("calibrate", ["M", "--activations", "int8"], { TERNLIGHT_ACTIVATIONS: "int4" });
+  assert.equal(refused.text("activations"), "int8");
+  assert.equal(new Args("quality", ["M", "T"], { TERNLIGHT_ACTIVATIONS: "int4" }).text("activations"), "int4");
   assert.equal(new Args("serve", ["M"], { TERNLIGHT_HOST: "::1" }).text("host"), "::1");
 });

@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import { type TestContext, test } from "node:test";
 import { writeText } from "../../src/cli/file.ts";
-import { DEMO, done, failure, json, ternlight } from "./support/ternlight.ts";
+import { DEMO, done, failure, json, start, ternlight } from "./support/ternlight.ts";
 
 async function folder(context: TestContext): Promise<string> {
   const made = await mkdtemp(path.join(tmpdir(), "ternlight-prompts-"));
@@ -122,6 +122,18 @@ test("what does not go with a file of prompts is refused", async (context) => {
   const { status, stderr } = await ternlight("run", DEMO, "--prompts", input);
   assert.equal(status, 1);
   assert.match(stderr, /NotFound: --prompts: ENOENT/);
+});
+
+test("TERNLIGHT_JSON is left aside for a file of prompts, and --json is refused", async (context) => {
+  const input = path.join(await folder(context), "in.jsonl");
+  await writeFile(input, '{"prompt":"Once","maxTokens":2}\n');
+  const { status, stdout, stderr } = await start(
+    ["run", DEMO, "--prompts", input],
+    ["env", "TERNLIGHT_JSON=1", process.execPath],
+  ).ended;
+  assert.equal(status, 0, stderr);
+  assert.equal(JSON.parse(stdout).index, 0);
+  assert.match((await failure(2, "run", DEMO, "--prompts", input)).message, /--json does not go/);
 });
 
 test("a file that holds something else is left as it is", async (context) => {
