@@ -112,7 +112,7 @@ pub(super) fn restore(
 /// The number of tokens, that of blocks, and what stands behind the head of a session of this model.
 fn checked<'a>(cache: &Cache, bytes: &'a [u8], fingerprint: u64) -> Result<(usize, usize, &'a [u8])> {
     let Some(rest) = bytes.strip_prefix(&MAGIC) else {
-        return Err(Error::new(ErrorKind::BadMagic, "not a saved session").option("bytes"));
+        return Err(Error::new(ErrorKind::BadMagic, "not a saved session").option("restore"));
     };
     let (numbers, _) = rest.as_chunks::<4>();
     let number = |at: usize| numbers.get(at).map_or(0, |bytes| u32::from_le_bytes(*bytes) as usize);
@@ -120,7 +120,7 @@ fn checked<'a>(cache: &Cache, bytes: &'a [u8], fingerprint: u64) -> Result<(usiz
     let own = self::version(cache);
     if ![VERSION, VERSION_WITH_STATE].contains(&(version as u32)) {
         return Err(Error::new(ErrorKind::UnsupportedVersion, "a session saved by another version")
-            .option("bytes")
+            .option("restore")
             .expected(format_args!("version {own}"), version));
     }
     let Some((content, sum)) = bytes.split_last_chunk().filter(|(content, _)| content.len() >= HEAD) else {
@@ -137,13 +137,13 @@ fn checked<'a>(cache: &Cache, bytes: &'a [u8], fingerprint: u64) -> Result<(usiz
     if !fits || head[24..] != fingerprint.to_le_bytes() || block != all {
         let reason =
             "the session was saved by another model, or with other adapters or settings of kv, activations or head";
-        return Err(Error::new(ErrorKind::WrongModel, reason).option("bytes"));
+        return Err(Error::new(ErrorKind::WrongModel, reason).option("restore"));
     }
     Ok((count, blocks, rest))
 }
 
 fn damaged(what: &str) -> Error {
-    Error::new(ErrorKind::Damaged, what).option("bytes")
+    Error::new(ErrorKind::Damaged, what).option("restore")
 }
 
 /// Says which model it was that computed these logits.

@@ -63,13 +63,13 @@ async function restored(model: Model, file: string, adapters: { adapters?: Adapt
   });
   if (!saved) return model.session(adapters);
   return model.restoreSession(saved, adapters).catch((cause: EngineError) => {
-    // Of the function's own argument a user of the command line knows nothing.
+    // Of the option that the engine names a user of the command line knows nothing.
     const { code, message, detail } = cause;
-    if (detail?.option !== "bytes") throw cause;
+    if (detail?.option !== "restore") throw cause;
     const option = "--session";
     throw new EngineError(
       code,
-      `${file}: ${message.replace("option bytes: ", "")}`,
+      `${file}: ${message.replace("option restore: ", "")}`,
       { ...detail, file, option },
       { cause },
     );

@@ -14,7 +14,7 @@ const COMPUTED = 4;
 
 /** Refuses what cannot be a session of this model: it holds at most the keys and values of the cache, states, and an id for each position. */
 export function checkSaved(bytes: Uint8Array, { memory, contextLength }: ModelInfo): void {
-  const option = "bytes";
+  const option = "restore";
   checkMagic(bytes, option);
   const limit = memory.kv + memory.states + 4 * contextLength + FRAME + COMPUTED;
   if (bytes.length <= limit) return;

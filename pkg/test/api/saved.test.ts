@@ -122,16 +122,12 @@ test("what is no session of this model is refused", async (context) => {
     ["Damaged", changed(bytes.length - 1000)],
     ["Damaged", bytes.subarray(0, bytes.length - 8)],
   ];
-  for (const [code, restore] of cases) {
-    const error = await failure(() => model.restoreSession(restore));
-    assert.deepEqual([error.code, error.detail.option], [code, "bytes"], error.message);
-  }
+  for (const [code, restore] of cases) assert.equal((await failure(() => model.restoreSession(restore))).code, code);
   const half = await demo(context, { kvCacheType: "f16" });
   assert.equal((await failure(() => half.restoreSession(bytes))).code, "WrongModel");
   const golden = new URL("../../../tests/golden/gguf/llama_bitlinear.TQ2_0.gguf", import.meta.url);
   const stranger = await load(golden, { threads: 1 });
   context.after(() => stranger.close());
   assert.equal((await failure(() => stranger.restoreSession(bytes))).code, "WrongModel");
-  const text = await failure(() => model.restoreSession("x" as never));
-  assert.deepEqual([text.code, text.detail.option], ["InvalidArgument", "bytes"]);
+  assert.equal((await failure(() => model.restoreSession("x" as never))).code, "InvalidArgument");
 });
