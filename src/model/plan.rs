@@ -68,7 +68,7 @@ pub struct Memory {
 /// What a load will do: where each tensor goes, how it is packed, and how much room conversations get.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    pub config: Config,
+    pub config: Arc<Config>,
     pub options: Options,
     /// One for each tensor, in order of execution.
     pub items: Vec<Item>,
@@ -104,7 +104,7 @@ impl Plan {
         let mut plan = Self {
             positions,
             states,
-            config,
+            config: Arc::new(config),
             options,
             items,
             context,

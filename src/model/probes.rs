@@ -89,7 +89,7 @@ impl Plan {
 
     /// Rows of `ffn_up` and of `ffn_down`, in turns, from the first and the last layer where their columns stay in their rows.
     fn probe_neurons(&mut self) {
-        let Config { hidden, ffn, layers, .. } = self.config;
+        let Config { hidden, ffn, layers, .. } = *self.config;
         if !hidden.is_multiple_of(128) || !ffn.is_multiple_of(128) {
             return;
         }

@@ -14,7 +14,7 @@ use crate::team::Section;
 /// The weights, packed for the kernels. Matrices are `[rows, columns]`, outputs by inputs.
 #[derive(Debug)]
 pub struct Model {
-    pub config: Config,
+    pub config: Arc<Config>,
     /// The layers that are computed here: all, or those of one part of a split model. Embedding, output norm and head are empty in all parts
     /// but the first.
     pub layer_range: Range<usize>,

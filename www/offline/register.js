@@ -28,7 +28,7 @@ export const LATER = [
   ...["icon-192.png", "icon-512.png", "maskable-512.png", "apple-touch-icon.png"].map((name) => `icons/${name}`),
 ];
 /** … and from the package. What only some models need is kept when one has needed it. */
-const PACKAGE = ["catalogue.js", "chat.js", "formats.js", "hub.js", "index.js", "markdown.js", "worker.js"];
+const PACKAGE = ["catalogue.js", "chat.js", "formats.js", "gguf.js", "hub.js", "index.js", "markdown.js", "worker.js"];
 
 /** @param flavour the build of the engine that runs */
 export async function register(flavour) {

@@ -9,6 +9,7 @@ import type { Hasher } from "../source/sha256.ts";
 import type { Paths } from "../source/source.ts";
 import type * as split from "../split/split.ts";
 import type * as chats from "../text/chat.ts";
+import type * as gguf from "../text/from_gguf.ts";
 import type { Features } from "../wasm/features.ts";
 import type { FetchFile } from "../wasm/load.ts";
 
@@ -32,6 +33,8 @@ export interface Platform {
   fetchFile: FetchFile;
   /** What only models with a chat template need, which a page loads with the first of them. */
   chats(): Promise<typeof chats>;
+  /** What only models with a tokenizer in a GGUF's header need. */
+  gguf(): Promise<typeof gguf>;
   /** What only answers with a format need, which a page loads with the first of them. */
   formats(): Promise<typeof formats>;
   /** What only loads with a map of activations need. */

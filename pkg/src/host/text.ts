@@ -3,7 +3,6 @@
 import { type ModelDefault, modelDefaults } from "../options/routes.ts";
 import { type ModelFiles, NO_SIDE, type SideFiles } from "../source/files.ts";
 import type { Chat } from "../text/chat.ts";
-import { fromGguf } from "../text/from_gguf.ts";
 import type { GgufArray, GgufText } from "../text/gguf.ts";
 import { findTemplate, missingTemplate } from "../text/template_source.ts";
 import { Tokenizer } from "../text/tokenizer.ts";
@@ -84,12 +83,12 @@ interface GenerationConfig {
   ends: number[];
 }
 
-/** @param platform brings what only chats need, to models that can chat */
+/** @param platform brings what only some models need: those that can chat, and those with a tokenizer in a header */
 export async function loadText(
   metadata: Record<string, unknown> | undefined,
   header: Uint8Array,
   files: ModelFiles,
-  platform: Pick<Platform, "chats">,
+  platform: Pick<Platform, "chats" | "gguf">,
   override: string | null = null,
 ): Promise<Text> {
   const gguf = metadata ? ggufText(metadata, header) : null;
@@ -104,7 +103,7 @@ export async function loadText(
   if (side.tokenizer) {
     tokenizer = new Tokenizer(side.tokenizer as TokenizerJson, config);
   } else if (gguf && !mute) {
-    const made = fromGguf(gguf);
+    const made = (await platform.gguf()).fromGguf(gguf);
     tokenizer = new Tokenizer(made.json, made.config, made.warnings);
   }
   const chat = found && tokenizer && chats ? new (await chats).Chat(found, tokenizer) : null;

@@ -21,6 +21,7 @@ async function lazy<Module>(url: URL, who: string): Promise<Module> {
 
 const chats: Platform["chats"] = () => lazy(new URL("./chat.js", import.meta.url), "models with a chat template");
 const formats: Platform["formats"] = () => lazy(new URL("./formats.js", import.meta.url), "answers with a format");
+const gguf: Platform["gguf"] = () => lazy(new URL("./gguf.js", import.meta.url), "tokenizers of GGUF files");
 const maps: Platform["maps"] = () => lazy(new URL("./maps.js", import.meta.url), "maps of activations");
 const signals: Platform["signals"] = () => lazy(new URL("./signals.js", import.meta.url), "metrics");
 const split: Platform["split"] = () => lazy(new URL("./split.js", import.meta.url), "models larger than one memory");
@@ -31,6 +32,7 @@ export const platform: Platform = {
   ...runtime,
   chats,
   formats,
+  gguf,
   maps,
   signals,
   split,

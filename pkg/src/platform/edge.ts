@@ -4,6 +4,7 @@ import * as maps from "../options/activation_map.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
 import * as signals from "../signals/signals.ts";
 import * as chats from "../text/chat.ts";
+import * as gguf from "../text/from_gguf.ts";
 
 /**
  * An engine in the caller's own thread, for runtimes that cannot start workers. Messages are delivered in turns of their own, as
@@ -34,6 +35,7 @@ export function spawnEngine(given: Given, serve: (platform: Platform, port: Port
     spawnSibling: noWorkers,
     fetchFile: fetch,
     chats: async () => chats,
+    gguf: async () => gguf,
     formats: async () => formats,
     maps: async () => maps,
     signals: async () => signals,

@@ -6,6 +6,7 @@ import * as maps from "../options/activation_map.ts";
 import * as signals from "../signals/signals.ts";
 import * as split from "../split/split.ts";
 import * as chats from "../text/chat.ts";
+import * as gguf from "../text/from_gguf.ts";
 import {
   cores,
   fetchFile,
@@ -30,6 +31,7 @@ export const platform: Platform = {
   cores,
   fetchFile,
   freeMemory,
+  gguf: async () => gguf,
   hasher,
   openStore,
   maps: async () => maps,

@@ -90,7 +90,7 @@ test("esbuild, with the worker, what it imports and the wasm as entries of their
   const dist = path.join(folder, "node_modules", "ternlight", "dist");
   const entries = [
     "main.js",
-    ...["worker.js", "chat.js", "formats.js", "maps.js", "signals.js", "split.js", "*.wasm"].map((name) =>
+    ...["worker.js", "chat.js", "formats.js", "gguf.js", "maps.js", "signals.js", "split.js", "*.wasm"].map((name) =>
       path.join(dist, name),
     ),
   ];

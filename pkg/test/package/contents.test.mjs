@@ -43,6 +43,7 @@ test("the tarball", async (context) => {
       "doctor.jsx",
       "edge.js",
       "formats.js",
+      "gguf.js",
       "hub.js",
       "index.js",
       "integration.js",
@@ -89,6 +90,7 @@ test("the tarball", async (context) => {
     for (const [worker, imports] of [
       ["worker.js", 1],
       ["formats.js", 0],
+      ["gguf.js", 0],
       ["maps.js", 0],
       ["signals.js", 0],
       ["split.js", 0],
@@ -102,10 +104,10 @@ test("the tarball", async (context) => {
       for (const one of found) for (const comment of told) assert.ok(one.includes(comment), `${one} lacks ${comment}`);
       assert.ok(!/\bnew Worker\(new URL\("/.test(script), `${worker} names itself or another worker`);
     }
-    for (const name of ["worker.js", "chat.js", "formats.js", "maps.js", "signals.js", "split.js"]) {
+    for (const name of ["worker.js", "chat.js", "formats.js", "gguf.js", "maps.js", "signals.js", "split.js"]) {
       assert.ok(!/\bfrom\s*"|^import\b/m.test(await text(name)), `${name} imports another file`);
     }
-    for (const name of ["chat.js", "formats.js", "maps.js", "signals.js", "split.js"])
+    for (const name of ["chat.js", "formats.js", "gguf.js", "maps.js", "signals.js", "split.js"])
       assert.ok((await text("worker.js")).includes(`new URL("./${name}",import.meta.url)`), name);
     const spawn = 'new Worker(new URL("./worker.js",import.meta.url),{type:"module"})';
     assert.ok((await text("index.js")).includes(spawn), "index.js lacks what bundlers look for");
@@ -291,7 +293,7 @@ test("the tarball", async (context) => {
 
   await context.test("costs a page little", async (context) => {
     const size = async (name) => gzipSync(await readFile(path.join(dist, name)), { level: 9 }).length;
-    const scripts = (await size("index.js")) + (await size("worker.js"));
+    const scripts = (await size("index.js")) + (await size("worker.js")) + (await size("gguf.js"));
     const chat = await size("chat.js");
     const kB = (bytes) => `${(bytes / 1000).toFixed(1)} kB`;
     for (const { file } of flavours) {

@@ -7,6 +7,7 @@ import { PRE_TOKENIZERS } from "../../src/text/pretokenizers.ts";
 import type { GgufEntry } from "../../src/text/to_gguf.ts";
 import { Tokenizer } from "../../src/text/tokenizer.ts";
 import { EngineError } from "../../src/types/errors.ts";
+import { platform } from "./support/chat.ts";
 import { failure } from "./support/check.ts";
 import { parseGguf, writeGguf } from "./support/gguf_file.ts";
 import { fixture, ggufFile, goldenStrings } from "./support/golden.ts";
@@ -257,6 +258,7 @@ test("ids of little use that lie outside of the vocabulary are ignored with a wa
 test("keys of a tokenizer that are lists instead of values, or values instead of lists, are refused", async () => {
   const read = (metadata: Record<string, unknown>) =>
     loadText({ "tokenizer.ggml.model": "gpt2", ...metadata }, new Uint8Array(), {} as never, {
+      ...platform,
       chats: () => Promise.reject(new Error("none here")),
     });
   const list = { elementType: 5, count: 1, offset: 0, length: 4 };

@@ -14,7 +14,7 @@ import { Tokenizer } from "../../src/text/tokenizer.ts";
 import type { TokenizerConfig, TokenizerJson } from "../../src/text/tokenizer_json.ts";
 import { EngineError } from "../../src/types/errors.ts";
 import type { ChatMessage } from "../../src/types/index.ts";
-import { chats, guardOf, templateOf } from "./support/chat.ts";
+import { guardOf, platform, templateOf } from "./support/chat.ts";
 import { stopwatch } from "./support/check.ts";
 import { chatTemplates, fixture, ggufFile, tokenizerFiles } from "./support/golden.ts";
 import { random } from "./support/random.ts";
@@ -294,7 +294,7 @@ all("configurations", 0.1, async (next) => {
         chatTemplate: next(2) === 0 ? null : pick(next, SOURCES),
       }),
     },
-    chats,
+    platform,
   );
   assert.ok(text.ends.every((id) => Number.isInteger(id) && id >= 0));
   assert.ok(Object.values(text.sampling).every((value) => typeof value === "number" && !Number.isNaN(value)));

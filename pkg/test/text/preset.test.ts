@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { loadText } from "../../src/host/text.ts";
 import { type ModelFiles, NO_SIDE } from "../../src/source/files.ts";
-import { chats } from "./support/chat.ts";
+import { platform } from "./support/chat.ts";
 
 const files = (generationConfig: unknown): ModelFiles => ({
   weights: [],
@@ -11,7 +11,7 @@ const files = (generationConfig: unknown): ModelFiles => ({
   side: async () => ({ ...NO_SIDE, generationConfig }),
 });
 const presetOf = async (metadata: Record<string, unknown> | undefined, config: unknown) =>
-  (await loadText(metadata, new Uint8Array(), files(config), chats)).sampling;
+  (await loadText(metadata, new Uint8Array(), files(config), platform)).sampling;
 
 test("sampling defaults come from generation_config.json or from a GGUF's header", async () => {
   const own = { temperature: 0.6, top_k: 20, top_p: 0.9, typical_p: 0.95, repetition_penalty: 1.05 };

@@ -87,11 +87,13 @@ pub(super) fn json_str<'a>(json: &'a Json, key: &str) -> Result<Option<&'a str>>
     typed(json, key, "a string", Json::as_str)
 }
 
-pub(super) fn read(json: &Json) -> Result<Config> {
-    let (architecture, kind) = architecture(json)?;
-    let usual = Defaults::of(architecture);
-    let text = if kind.hybrid { text_config(json)? } else { None };
-    let json = text.as_ref().unwrap_or(json);
+pub(super) fn read(mut json: Json) -> Result<Config> {
+    let (architecture, kind) = architecture(&json).map(|(name, kind)| (name.to_owned(), kind))?;
+    let usual = Defaults::of(&architecture);
+    if kind.hybrid {
+        take_text_config(&mut json)?;
+    }
+    let json = &json;
     let need = |key: &str, value: Option<usize>| value.ok_or_else(|| missing(key));
     let hidden = need("hidden_size", json_uint(json, "hidden_size", MOST_WIDTH)?)?;
     let heads = need("num_attention_heads", json_uint(json, "num_attention_heads", MOST_HEADS)?)?;
@@ -109,9 +111,9 @@ pub(super) fn read(json: &Json) -> Result<Config> {
         other => return Err(unsupported("hidden_act", "silu or relu2", other)),
     };
     let mlx = mlx(json)?;
-    let (quantization, warnings) = quantization(json, architecture, &kind, mlx.is_some())?;
+    let (quantization, warnings) = quantization(json, &architecture, &kind, mlx.is_some())?;
     let config = Config {
-        architecture: architecture.to_owned(),
+        architecture,
         name: json_str(json, "_name_or_path")?.filter(|name| !name.is_empty()).map(str::to_owned),
         naming: Naming::HuggingFace,
         layers,
@@ -177,14 +179,15 @@ fn architecture(json: &Json) -> Result<(&str, Kind)> {
     Ok((architecture, kind))
 }
 
-/// The configuration of the text part of a model that has others, its fields before those of the whole.
-fn text_config(json: &Json) -> Result<Option<Json>> {
-    let own = object(json, "text_config")?.and_then(Json::as_object);
-    Ok(own.zip(json.as_object()).map(|(own, whole)| {
-        let mut all = whole.clone();
-        all.extend(own.iter().filter(|(_, value)| !value.is_null()).map(|(key, value)| (key.clone(), value.clone())));
-        Json::Object(all)
-    }))
+/// Puts the fields of a model's text part, where it has other parts too, in the place of those of the whole.
+fn take_text_config(json: &mut Json) -> Result<()> {
+    const KEY: &str = "text_config";
+    object(json, KEY)?;
+    let Json::Object(whole) = json else { return Ok(()) };
+    if let Some(Json::Object(own)) = whole.remove(KEY) {
+        whole.extend(own.into_iter().filter(|(_, value)| !value.is_null()));
+    }
+    Ok(())
 }
 
 /// What a config means that leaves a field out: the defaults of transformers' configuration of that architecture.
@@ -227,7 +230,7 @@ fn refuse_windows(json: &Json, hybrid: bool) -> Result<()> {
 /// Settings that speak of a Hadamard transform, here or in the quantisation's configuration, must be off.
 fn refuse_rotations(json: &Json, place: &str) -> Result<()> {
     for (key, value) in json.as_object().into_iter().flatten() {
-        let off = value.is_null() || *value == Json::Bool(false) || value.as_u64() == Some(0);
+        let off = value.is_null() || value.as_bool() == Some(false) || value.as_u64() == Some(0);
         refuse_rotation(&format!("{place}{key}"), !off, Shown(value))?;
         if key == "quantization_config" {
             refuse_rotations(value, "quantization_config.")?;
@@ -400,7 +403,7 @@ fn scaling(json: &Json, parameters: &Json, name: &str) -> Result<(RopeScaling, f
         }
         "yarn" => {
             for key in ["truncate", "mscale", "mscale_all_dim"] {
-                if let Some(found) = field(parameters, key).filter(|&found| *found != Json::Bool(true)) {
+                if let Some(found) = field(parameters, key).filter(|found| found.as_bool() != Some(true)) {
                     return Err(unsupported(&format!("{name}.{key}"), "the usual YaRN", Shown(found)));
                 }
             }
@@ -432,7 +435,7 @@ mod tests {
                 "architectures": [architecture], "hidden_size": 256, "num_attention_heads": 4, "num_hidden_layers": 1,
                 "intermediate_size": 512, "vocab_size": 512,
             });
-            let Config { gate, eps, rope, head, .. } = read(&json).unwrap();
+            let Config { gate, eps, rope, head, .. } = read(json).unwrap();
             (gate, eps, rope.base, head)
         };
         assert_eq!(config("BitNetForCausalLM"), (Gate::Relu2, 1e-5, 500_000.0, 64));

@@ -233,7 +233,7 @@ impl Config {
         }
         let json = serde_json::from_slice(text)
             .map_err(|error| Error::new(ErrorKind::BadHeader, format!("not JSON: {error}")).file("config.json"))?;
-        hugging_face::read(&json).map_err(|error| error.file("config.json"))
+        hugging_face::read(json).map_err(|error| error.file("config.json"))
     }
 
     /// Checks what sizes must have in common; `key` maps GGUF's key names to the source's.

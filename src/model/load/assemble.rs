@@ -1,5 +1,7 @@
 //! From filled sinks to a model, stage by stage.
 
+use std::sync::Arc;
+
 use litemap::LiteMap;
 
 use super::{Kind, Sink};
@@ -96,7 +98,7 @@ impl Assembler<'_> {
 
     /// What comes before the layers.
     pub fn before_layers(&mut self) -> Result<PartialModel> {
-        let config = self.plan.config.clone();
+        let config = Arc::clone(&self.plan.config);
         let factors = self.frequency_factors()?;
         let layer_range = self.plan.layers();
         let empty =

@@ -51,9 +51,9 @@ export async function isGguf(source: Source): Promise<boolean> {
 }
 
 async function textOf(files: ModelFiles, gguf: Gguf | null): Promise<Pick<Checked, "text" | "textError">> {
-  const chats = () => import("../../text/chat.ts");
+  const platform = { chats: () => import("../../text/chat.ts"), gguf: () => import("../../text/from_gguf.ts") };
   try {
-    const text = await loadText(gguf?.metadata, gguf?.header ?? new Uint8Array(), files, { chats }, "embedded");
+    const text = await loadText(gguf?.metadata, gguf?.header ?? new Uint8Array(), files, platform, "embedded");
     return { text, textError: null };
   } catch (error) {
     if (error instanceof EngineError) return { text: null, textError: error };
