@@ -32,7 +32,7 @@ const workloads = [
 ];
 const QUICK = 2;
 /** The most that a prediction may be off. */
-const MOST_OFF = 0.25;
+const MAX_OFF = 0.25;
 /** As in `recommend`: a smaller number is enough where it gives so much of the best speed. */
 const ENOUGH = 0.97;
 
@@ -70,7 +70,7 @@ for (const [shape, load] of workloads.slice(0, values.quick ? QUICK : undefined)
   const chosen = sizes.indexOf(settings.maxSequences);
   const own = sweep[chosen];
   const errors = { tokens: off(predicted.tokensPerSecond, own.tokensPerSecond), p95: off(predicted.answerMs.p95, own.p95Ms) };
-  const holds = Math.max(...Object.values(errors).map(Math.abs)) <= MOST_OFF && Math.abs(chosen - enough) <= 1;
+  const holds = Math.max(...Object.values(errors).map(Math.abs)) <= MAX_OFF && Math.abs(chosen - enough) <= 1;
   results.push({ shape, load, predicted, considered, sweep, chosen: sizes[chosen], best: sizes[enough], errors, holds, steps });
   const { users, promptTokens, answerTokens } = load;
   console.log(

@@ -479,10 +479,10 @@ fn poison(file: Gguf, name: &str, bytes: &[u8]) -> Gguf {
 /// What a file leaves out is the same in both formats, and what it says.
 #[test]
 fn yarn_is_read_from_both_formats() {
-    let gguf = |file: Gguf| file.files().plan(Options::default()).unwrap().config.rope;
+    let gguf = |file: Gguf| file.files().plan(Options::default()).unwrap().config.rope.clone();
     let json = |value| {
         let files = Safetensors::llama().config("rope_parameters", value).files();
-        Rope { pairs: Pairs::Adjacent, ..files.plan(Options::default()).unwrap().config.rope }
+        Rope { pairs: Pairs::Adjacent, ..files.plan(Options::default()).unwrap().config.rope.clone() }
     };
     let usual = gguf(yarn());
     assert_eq!(usual, json(json!({ "type": "yarn", "factor": 4 })));
@@ -500,7 +500,7 @@ fn yarn_is_read_from_both_formats() {
 /// As llama.cpp reads it.
 #[test]
 fn a_factor_without_a_type_scales_linearly() {
-    let rope = |file: Gguf| file.files().plan(Options::default()).unwrap().config.rope;
+    let rope = |file: Gguf| file.files().plan(Options::default()).unwrap().config.rope.clone();
     let factor = |file: Gguf, key| rope(file.set(key, float(4.0)));
     let plain = rope(Gguf::llama());
     let typed = |kind| Gguf::llama().set("llama.rope.scaling.type", text(kind));

@@ -7,12 +7,12 @@ import { known } from "./models/known.js";
 import { builtIn } from "./models/sources.js";
 
 /** A prompt of a link is cut here: what is longer is no prompt that somebody shares. */
-const MOST_PROMPT = 8000;
+const MAX_PROMPT = 8000;
 
 /** What an address asks for; each is null where it does not. */
 function readLink(hash) {
   const asked = new URLSearchParams(hash.slice(1));
-  return { model: asked.get("model"), prompt: asked.get("prompt")?.slice(0, MOST_PROMPT) ?? null };
+  return { model: asked.get("model"), prompt: asked.get("prompt")?.slice(0, MAX_PROMPT) ?? null };
 }
 
 /** Copies the link of a model and a prompt. A file of this device has no link. @returns what was copied, in words */

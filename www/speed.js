@@ -4,7 +4,7 @@ import { duration, integer, rate, tokens } from "./format.js";
 
 /** Tokens that reach the page within this many milliseconds came in one message. */
 const TOGETHER = 2;
-const MOST_POINTS = 240;
+const MAX_POINTS = 240;
 /** Between two updates of figures and chart, in milliseconds: faster is neither read nor drawn for nothing. */
 const REFRESH = 100;
 
@@ -61,7 +61,7 @@ export class Run {
    */
   points() {
     const window = Math.max(120, this.#elapsed() / 12);
-    const step = Math.ceil(this.#marks.length / MOST_POINTS);
+    const step = Math.ceil(this.#marks.length / MAX_POINTS);
     const points = [];
     let from = 0;
     for (let to = 1; to < this.#marks.length; to++) {

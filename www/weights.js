@@ -3,7 +3,7 @@
 import { percent } from "./format.js";
 
 /** Headers that are longer belong to models of hundreds of tensors; those go without a picture. */
-const MOST_HEADER = 256 << 10;
+const MAX_HEADER = 256 << 10;
 
 /**
  * The widest of the first packed matrices of a safetensors file, as Hugging Face packs them: four values a byte, each
@@ -11,7 +11,7 @@ const MOST_HEADER = 256 << 10;
  */
 export async function readWeights(read) {
   const length = Number(new DataView(await read(0, 8)).getBigUint64(0, true));
-  if (length > MOST_HEADER) return null;
+  if (length > MAX_HEADER) return null;
   const header = JSON.parse(new TextDecoder().decode(await read(8, length)));
   const packed = Object.entries(header).filter(([, { dtype, shape }]) => dtype === "U8" && shape.length === 2);
   const [best] = packed.sort(([, a], [, b]) => b.shape[1] - a.shape[1] || a.data_offsets[0] - b.data_offsets[0]);

@@ -24,7 +24,7 @@ pub struct Rounding {
 }
 
 /// Half a unit in the last place of a normal half; subnormal ones lose more.
-const MOST_LOSS: f64 = 1.0 / 2048.0;
+const MAX_LOSS: f64 = 1.0 / 2048.0;
 
 impl Rounding {
     /// Rounds a scale to half precision.
@@ -49,7 +49,7 @@ impl Rounding {
 
     fn check(&mut self, scale: f64, rounded: f64, reason: &str) -> Result<()> {
         let loss = if scale == rounded { 0.0 } else { (rounded / scale - 1.0).abs() };
-        if !rounded.is_finite() || loss > MOST_LOSS {
+        if !rounded.is_finite() || loss > MAX_LOSS {
             return Err(Error::new(ErrorKind::UnsupportedSetting, format!("scale {scale:e}: {reason}")).option("type"));
         }
         self.worst = self.worst.max(loss);

@@ -35,9 +35,9 @@ const described = Object.entries(tools).map(([name, { description, parameters }]
 
 const model = await load(source, isDemo ? { chatTemplate } : {});
 const messages = [{ role: "user", content: question }];
-const MOST_STEPS = Number(process.env.STEPS ?? 5);
+const MAX_STEPS = Number(process.env.STEPS ?? 5);
 let answered = false;
-for (let step = 0; step < MOST_STEPS && !answered; step++) {
+for (let step = 0; step < MAX_STEPS && !answered; step++) {
   const toolChoice = isDemo && step > 0 ? "none" : isDemo ? { name: "multiply" } : "auto";
   const {
     text,
@@ -71,5 +71,5 @@ for (let step = 0; step < MOST_STEPS && !answered; step++) {
     messages.push({ role: "tool", name, content: String(result), ...(id && { tool_call_id: id }) });
   }
 }
-if (!answered) console.log(`There is no answer after ${MOST_STEPS} steps.`);
+if (!answered) console.log(`There is no answer after ${MAX_STEPS} steps.`);
 await model.close();

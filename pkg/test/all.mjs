@@ -10,7 +10,7 @@ import { spec } from "node:test/reporters";
 const execArgv = ["--no-wasm-code-gc"];
 
 /** No file takes a quarter of it: a test that hangs fails, and the others go on; a file that stays open behind its tests ends the run. */
-const MOST_MS = 600_000;
+const MAX_MS = 600_000;
 
 /** Characters of what a file printed last. */
 const LAST = 4000;
@@ -24,12 +24,12 @@ const events = run({
   concurrency: availableParallelism(),
   execArgv,
   signal: over.signal,
-  timeout: MOST_MS,
+  timeout: MAX_MS,
 });
 const silence = setTimeout(() => {
-  console.log(`\nNothing was heard for ${MOST_MS / 1000} s, what runs is ended: a file may not end behind its tests.`);
+  console.log(`\nNothing was heard for ${MAX_MS / 1000} s, what runs is ended: a file may not end behind its tests.`);
   over.abort();
-}, MOST_MS);
+}, MAX_MS);
 events.on("data", () => silence.refresh());
 const keep = (file, text) => printed.set(file, ((printed.get(file) ?? "") + text).slice(-LAST));
 events.on("test:stderr", ({ file, message }) => keep(file, message));

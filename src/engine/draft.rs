@@ -2,10 +2,10 @@
 //! A guess is computed beside the token that it follows, in the same batch, and what the model itself chooses decides: the answer is the
 //! same, in fewer steps where guesses are right.
 
-use crate::model::forward::MOST_GUESSES;
+use crate::model::forward::MAX_GUESSES;
 
 /// Tokens guessed at once, at most.
-const MOST: usize = MOST_GUESSES;
+const MOST: usize = MAX_GUESSES;
 /// Tokens that must have come before, the longer the better.
 const LONGEST: usize = 4;
 const SHORTEST: usize = 2;

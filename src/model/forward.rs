@@ -26,7 +26,7 @@ use pass::Pass;
 
 use super::adapter::{Adapters, Site, Use};
 use super::config::Config;
-use super::plan::{MOST_HEAD_ROWS, Plan, head_tiles};
+use super::plan::{MAX_HEAD_ROWS, Plan, head_tiles};
 use super::weights::Model;
 use crate::error::{Result, filled, reserve};
 use crate::kernels::act::Act;
@@ -113,7 +113,7 @@ pub struct Forward<I: Isa> {
     /// What each tile of the head may have as its largest logit.
     tops: Vec<f32>,
     /// The tokens of the largest logits, where these alone were computed; else [`NONE`].
-    largest: [AtomicU32; MOST_HEAD_ROWS],
+    largest: [AtomicU32; MAX_HEAD_ROWS],
     /// Rows whose logits are all computed because too many might have been the largest of a row before.
     all_logits: usize,
     /// What each gated delta net read at guessed rows.
@@ -124,11 +124,11 @@ pub struct Forward<I: Isa> {
 const NONE: u32 = u32::MAX;
 
 /// Guesses of a pass on a hybrid.
-pub const MOST_GUESSES: usize = 6;
+pub const MAX_GUESSES: usize = 6;
 
 /// Values that are kept of the guesses of a pass.
 pub fn guessed_values(config: &Config, layers: Range<usize>) -> usize {
-    config.hybrid.as_ref().map_or(0, |net| config.layer_kinds(layers).1 * MOST_GUESSES * net.in_width())
+    config.hybrid.as_ref().map_or(0, |net| config.layer_kinds(layers).1 * MAX_GUESSES * net.in_width())
 }
 
 /// What a pass keeps between two layers. Whatever else is in the scratch is written anew within each layer.
@@ -178,7 +178,7 @@ impl<I: Isa> Forward<I> {
             logits: scratch(head_rows * config.vocab as u64)?,
             lengths: scratch(head_rows.min(1) * head_tiles(config) as u64)?,
             tops: scratch(head_rows * head_tiles(config) as u64)?,
-            largest: [const { AtomicU32::new(NONE) }; MOST_HEAD_ROWS],
+            largest: [const { AtomicU32::new(NONE) }; MAX_HEAD_ROWS],
             all_logits: 0,
         })
     }
@@ -260,7 +260,7 @@ impl<I: Isa> Forward<I> {
         let row = BatchRow::kv_only(table, 0, 0);
         let rows = std::mem::replace(&mut self.rows, vec![row]);
         for (number, layer) in model.layers.iter().enumerate().filter(|(_, layer)| layer.delta_net.is_some()) {
-            let from = (layer.index * MOST_GUESSES + index) * width;
+            let from = (layer.index * MAX_GUESSES + index) * width;
             self.qkv.clear();
             self.qkv.extend_from_slice(&self.guessed[from..from + width]);
             let site = Site { team, layer: model.layer_range.start + number, operation: Operation::Recur };

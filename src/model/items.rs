@@ -11,7 +11,7 @@ use crate::kernels::tables::LOOKUP;
 use crate::quant::{Codes, Content, Float, Interleave, Layout, ScaleType, Scales, Storage};
 
 /// Products over a row must fit their integers: 2^16 · 127 · 127 does.
-const MOST_COLS: usize = 1 << 16;
+const MAX_COLS: usize = 1 << 16;
 
 /// How a tensor's bytes become codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -344,10 +344,10 @@ fn place(config: &Config, slot: Slot, tensor: &Arc<Tensor>) -> Result<Item> {
             .tensor(&tensor.name)
             .expected("F32, F16 or BF16", &tensor.type_name));
     }
-    if is_matrix && (cols > MOST_COLS || matches!(storage.content, Content::I2s) && cols % 4 != 0) {
+    if is_matrix && (cols > MAX_COLS || matches!(storage.content, Content::I2s) && cols % 4 != 0) {
         return Err(Error::new(ErrorKind::UnsupportedSetting, "rows of this length are not supported")
             .tensor(&tensor.name)
-            .expected(format_args!("a multiple of 4 up to {MOST_COLS}"), cols));
+            .expected(format_args!("a multiple of 4 up to {MAX_COLS}"), cols));
     }
     let shape =
         MatrixShape { rows, cols, packing: Packing::Ints(Layout::TERNARY), parts: 1, lookup: LOOKUP, five: false };

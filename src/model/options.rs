@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::config::Config;
 use super::head::TYPES;
 use super::names::{ROLES, Slot};
-use super::plan::MOST_HEAD_ROWS;
+use super::plan::MAX_HEAD_ROWS;
 use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::act::Precision;
 use crate::kv::Codec;
@@ -162,7 +162,7 @@ impl Options {
 
     /// Scored texts want the logits of many rows, however few sequences there are.
     pub(crate) fn head_rows(&self) -> usize {
-        self.max_sequences.clamp(8, MOST_HEAD_ROWS)
+        self.max_sequences.clamp(8, MAX_HEAD_ROWS)
     }
 
     /// Checks every number that has a range.

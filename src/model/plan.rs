@@ -29,7 +29,7 @@ use crate::kv::{self, Codec, StateShape};
 use crate::quant::{Content, Interleave, Layout, Scales};
 
 /// The largest number of rows whose logits are computed together: as many tokens share an unpacked super-block of the head.
-pub const MOST_HEAD_ROWS: usize = 16;
+pub const MAX_HEAD_ROWS: usize = 16;
 
 /// Bytes of one file that the loader wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

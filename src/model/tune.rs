@@ -30,7 +30,7 @@ const BUDGET_MS: f64 = 40.0;
 const SMALL_BYTES: u64 = 20 << 20;
 const SMALL_BUDGET_MS: f64 = 5.0;
 /// Kinds with less than a 64th of the weights keep the first variant, and leave their time to the others.
-const LEAST_SHARE: u64 = 64;
+const MIN_SHARE: u64 = 64;
 /// Rounds after which a comparison ends: some clocks stand still.
 const MAX_ROUNDS: usize = 64;
 /// Another variant than the first takes its place where it needs this share of its time, or less.
@@ -50,7 +50,7 @@ const MAX_SLICE_BYTES: usize = 4 << 20;
 /// A fast read, by which measurements are made to take [`STEPS`] of the clock.
 const BYTES_A_MS: f64 = 15e6;
 /// Milliseconds that a step of the clock counts as at least: in less than ten of these a team's beginning and end would decide.
-const LEAST_STEP_MS: f64 = 0.005;
+const MIN_STEP_MS: f64 = 0.005;
 
 /// A matrix, and the form that its kernel wants the input in.
 pub(super) type Timed<'a> = (&'a Matrix, ActSpec);
@@ -93,7 +93,7 @@ pub fn tune<I: Isa>(model: &Model, team: &Team, spent: f64, now: &dyn Fn() -> f6
     let least = least_bytes(now);
     let mut comparisons = Vec::new();
     for (kind, all) in &kinds {
-        let rounds = if bytes(all) < total / LEAST_SHARE { 0 } else { MAX_ROUNDS };
+        let rounds = if bytes(all) < total / MIN_SHARE { 0 } else { MAX_ROUNDS };
         let off_first = total < SMALL_BYTES || I::WIDE && matches!(kind, Kind::SuperBlocks(_));
         let variants = if off_first { OFF_FIRST } else { VARIANTS };
         let timer = Timer::<I>::new(all, team, now, least)?;
@@ -258,7 +258,7 @@ fn matrices(model: &Model, kind: Kind) -> Vec<Timed<'_>> {
 
 /// What a measurement reads at least, so that it takes [`STEPS`] of the clock.
 fn least_bytes(now: &dyn Fn() -> f64) -> usize {
-    let bytes = |step: f64| ((STEPS * BYTES_A_MS * step.max(LEAST_STEP_MS)) as usize).min(MAX_SLICE_BYTES);
+    let bytes = |step: f64| ((STEPS * BYTES_A_MS * step.max(MIN_STEP_MS)) as usize).min(MAX_SLICE_BYTES);
     clock_step(now).map_or(MAX_SLICE_BYTES, bytes)
 }
 

@@ -5,7 +5,7 @@
 
 const NAME = "ternlight-chats";
 /** Bytes of all saved sessions; the ones that were not used for longest go first. */
-export const MOST_SAVED = 512e6;
+export const MAX_SAVED = 512e6;
 
 let opened = null;
 
@@ -95,7 +95,7 @@ export async function keepSession(id, bytes) {
   let total = bytes.length;
   for (const other of others) {
     total += other.bytes;
-    if (total > MOST_SAVED) gone.push(other.id);
+    if (total > MAX_SAVED) gone.push(other.id);
   }
   await run(["sessions", "sizes"], "readwrite", (sessions, sizes) => {
     for (const old of gone) for (const store of [sessions, sizes]) store.delete(old);

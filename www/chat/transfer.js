@@ -3,7 +3,7 @@
 import { problem } from "../dom.js";
 
 const VERSION = 1;
-export const MOST_BYTES = 64e6;
+export const MAX_BYTES = 64e6;
 
 export const exported = (conversations) =>
   JSON.stringify({ ternlight: "conversations", version: VERSION, conversations });

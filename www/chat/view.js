@@ -5,12 +5,12 @@ import { scrolled } from "../views.js";
 import { Live } from "./live.js";
 import { ChatPanel } from "./panel.js";
 import * as store from "./store.js";
-import { exported, imported, MOST_BYTES } from "./transfer.js";
+import { exported, imported, MAX_BYTES } from "./transfer.js";
 import { add, branch, choose, messagesTo, newConversation, pathTo, takeBack, versions } from "./tree.js";
 import { answerOf, turnOf } from "./turns.js";
 
 /** Of an attached file: more than any context holds. */
-const MOST_FILE = 1e6;
+const MAX_FILE = 1e6;
 
 await Promise.all(["./chat.css", "../rows.css"].map((name) => style(new URL(name, import.meta.url))));
 
@@ -203,7 +203,7 @@ export class ChatView {
   async #import() {
     const file = await pickFile(".json,application/json");
     if (!file) return;
-    const found = imported(await textOf(file, MOST_BYTES));
+    const found = imported(await textOf(file, MAX_BYTES));
     for (const one of found) await store.keep(one);
     await this.#list();
     this.#host.say(`${found.length} conversations imported`);
@@ -212,7 +212,7 @@ export class ChatView {
   async #attach() {
     const file = await pickFile("");
     if (!file) return;
-    this.#setFiles([...this.#files, { name: file.name, text: await textOf(file, MOST_FILE) }]);
+    this.#setFiles([...this.#files, { name: file.name, text: await textOf(file, MAX_FILE) }]);
     this.#host.prompt.focus();
   }
 

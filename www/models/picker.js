@@ -4,7 +4,7 @@ import { button, make } from "../dom.js";
 import { count, rate, size } from "../format.js";
 
 /** WebAssembly's, where the browser does not say how much memory there is. */
-const MOST_MEMORY = 4 * 2 ** 30;
+const MAX_MEMORY = 4 * 2 ** 30;
 
 export class Picker {
   #details;
@@ -103,7 +103,7 @@ export class Picker {
 
   async #show({ model, plan, speed, words }) {
     const { fitOf, settingsText } = await import("../ternlight/dist/catalogue.js");
-    const fit = fitOf(model, plan, MOST_MEMORY);
+    const fit = fitOf(model, plan, MAX_MEMORY);
     words.textContent = [
       model.parameters === null ? null : `${count(model.parameters)} parameters`,
       model.bytes === null ? null : `${model.rounded ? "about " : ""}${size(model.bytes)} to download`,

@@ -1,6 +1,6 @@
 /** What this page keeps in the browser, and how to be rid of it: models, conversations, saved sessions, and the page itself for offline use. */
 
-import { conversations, forgetAll, forgetSessions, MOST_SAVED, savedSizes } from "../chat/store.js";
+import { conversations, forgetAll, forgetSessions, MAX_SAVED, savedSizes } from "../chat/store.js";
 import { button, confirming, make, refill, style } from "../dom.js";
 import { size } from "../format.js";
 import { KeptModels } from "../models/kept.js";
@@ -72,7 +72,7 @@ function sumOf({ usage, quota }, persisted) {
 const sessionWords = (number, bytes) =>
   number === 0
     ? "none: what the model has read of a conversation is kept here, so that going on is immediate"
-    : `${number}, ${size(bytes)} of at most ${size(MOST_SAVED)}; without them a conversation is read again`;
+    : `${number}, ${size(bytes)} of at most ${size(MAX_SAVED)}; without them a conversation is read again`;
 
 const offlineWords = (files) =>
   files > 0 ? `${files} files, so that it opens without a network` : "not kept: without a network it does not open";

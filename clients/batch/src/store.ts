@@ -129,7 +129,7 @@ export const wasCancelled = ({ id: job }: JobInfo): EngineError =>
 
 const CHUNK = 32;
 /** Characters of a chunk at most: whoever works on it has it in memory. */
-const MOST_CHUNK = 256 * 2 ** 20;
+const MAX_CHUNK = 256 * 2 ** 20;
 
 /** The lines of a job on their way into a store, as the text of one chunk after another. */
 export class Chunks {
@@ -158,7 +158,7 @@ export class Chunks {
         this.#lines++;
         texts.push(text);
         characters += text.length;
-        if (characters > MOST_CHUNK) throw tooLarge(this.#lines, texts.length);
+        if (characters > MAX_CHUNK) throw tooLarge(this.#lines, texts.length);
         if (texts.length === this.size) yield take();
       }
     }
@@ -176,7 +176,7 @@ export class Chunks {
 }
 
 function tooLarge(line: number, lines: number): EngineError {
-  const expected = `at most ${MOST_CHUNK} characters`;
-  const message = `the ${lines} lines of the chunk that ends with line ${line} have more than ${MOST_CHUNK} characters: take smaller chunks`;
+  const expected = `at most ${MAX_CHUNK} characters`;
+  const message = `the ${lines} lines of the chunk that ends with line ${line} have more than ${MAX_CHUNK} characters: take smaller chunks`;
   return new EngineError("InvalidArgument", message, { option: "chunk", expected });
 }

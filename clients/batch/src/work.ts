@@ -52,11 +52,11 @@ export interface Work {
  * Workers that a chunk may end before its lines go their own ways, and that a line may end then, beside the one that began it first, which
  * leaves no trace: most chunks are begun once, and cost nothing more.
  */
-const [MOST_CRASHES, MOST_ALONE] = [1, 6];
+const [MAX_CRASHES, MAX_ALONE] = [1, 6];
 /** Milliseconds before answers are kept again where that failed, on a full disk, in a folder that is away; and before a chunk that failed is given up, which another worker takes at once. */
 const AGAIN_MS = 1000;
 /** Jobs whose facts are in memory. */
-const MOST_JOBS = 64;
+const MAX_JOBS = 64;
 /** Seconds for which entries that failed for good say why, and milliseconds between two looks for older ones. */
 const [DEAD_S, CLEAN_MS] = [7 * 86_400, 3_600_000];
 
@@ -134,7 +134,7 @@ class Jobs {
 
   async open(id: string): Promise<Job> {
     const job = this.#open.get(id) ?? (await this.#store.open(id));
-    if (this.#open.size >= MOST_JOBS) this.#open.clear();
+    if (this.#open.size >= MAX_JOBS) this.#open.clear();
     this.#open.set(id, job);
     return job;
   }
@@ -228,7 +228,7 @@ async function dead(job: Job, { life }: Context, chunk: number, line?: number): 
 
 async function answered({ data }: Taken, job: Job, context: Context, crashes: number): Promise<Outcome> {
   const { chunk, line } = data;
-  if (line === undefined && (crashes > MOST_CRASHES || (await job.isSplit(chunk)))) {
+  if (line === undefined && (crashes > MAX_CRASHES || (await job.isSplit(chunk)))) {
     await job.split(chunk);
     const lines = Array.from({ length: sizeOf(job.info, chunk) }, (_, line) => ({ ...data, line }));
     await addChunks(context.queue, lines, job.info.priority);
@@ -237,7 +237,7 @@ async function answered({ data }: Taken, job: Job, context: Context, crashes: nu
   const { lines } = context.model;
   const all = await job.lines(chunk);
   const wanted = line === undefined ? all : [all[line]!];
-  const lost = line !== undefined && crashes > MOST_ALONE;
+  const lost = line !== undefined && crashes > MAX_ALONE;
   const message = `${crashes + 1} workers ended while they worked on the line`;
   const answers = await Promise.all(wanted.map((one) => (lost ? lines.lost(one, message) : lines.answer(one))));
   await keep(job, answers, data, context);

@@ -41,7 +41,7 @@ export async function deviceReport(outside: Outside, machine: Machine, signal?: 
 }
 
 /** How many tokens an answer of one measurement has at least and at most: for about `JITTER_MS`. */
-const [LEAST_WRITTEN, MOST_WRITTEN] = [8, 96];
+const [MIN_WRITTEN, MAX_WRITTEN] = [8, 96];
 /** How often each measurement is repeated while there is time; the median counts. */
 const TIMES = 3;
 /** The same for the answers that show how even the machine is, and after how many milliseconds that is enough. */
@@ -78,7 +78,7 @@ export interface Probed {
 
 /** Tokens of the conversations in which the probe writes answers: the context that it needs. */
 export const probeContext = ({ promptTokens, answerTokens }: Pick<ProbeOptions, "promptTokens" | "answerTokens">) =>
-  depthOf(promptTokens, answerTokens) + MOST_WRITTEN;
+  depthOf(promptTokens, answerTokens) + MAX_WRITTEN;
 
 /** The middle of an answer, where whole blocks and one token more have been computed. */
 const depthOf = (promptTokens: number, answerTokens: number) =>
@@ -167,7 +167,7 @@ function measurements(model: Model, { promptTokens, answerTokens, signal }: Prob
     for await (const _ of answer);
     return (await answer.finished).timings;
   };
-  const room = BLOCK * Math.floor((contextLength - LEAST_WRITTEN - 1) / BLOCK) + 1;
+  const room = BLOCK * Math.floor((contextLength - MIN_WRITTEN - 1) / BLOCK) + 1;
   const deep = prompt(Math.min(depthOf(promptTokens, answerTokens), Math.max(1, room)));
   const answersOf = (rows: number, maxTokens: number) =>
     Array.from({ length: rows }, (_, seed) => model.generate(deep, { ...options, seed, maxTokens }));
@@ -181,7 +181,7 @@ function measurements(model: Model, { promptTokens, answerTokens, signal }: Prob
     async warm(): Promise<void> {
       const until = performance.now() + WARM_MS;
       while (performance.now() < until) {
-        const answer = model.generate(prompt(Math.min(BLOCK, room)), { ...options, maxTokens: MOST_WRITTEN });
+        const answer = model.generate(prompt(Math.min(BLOCK, room)), { ...options, maxTokens: MAX_WRITTEN });
         for await (const _ of answer) if (performance.now() >= until) break;
         await answer.finished;
       }
@@ -189,7 +189,7 @@ function measurements(model: Model, { promptTokens, answerTokens, signal }: Prob
     },
     /** Milliseconds of a step of so many answers, of which one is expected to take about `ms`. */
     decode(rows: number, ms: number, times?: number): Promise<number> {
-      const wanted = Math.min(MOST_WRITTEN, Math.max(LEAST_WRITTEN, Math.ceil(JITTER_MS / ms)));
+      const wanted = Math.min(MAX_WRITTEN, Math.max(MIN_WRITTEN, Math.ceil(JITTER_MS / ms)));
       const maxTokens = Math.max(2, Math.min(wanted, contextLength - deep.length));
       return median(async () => {
         const ended = await Promise.all(answersOf(rows, maxTokens).map(read));

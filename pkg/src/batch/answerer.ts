@@ -3,10 +3,10 @@
 import { createApp, LineAnswers, type Loader } from "../server/serving.ts";
 import type { Model } from "../types/index.ts";
 import { type AnswerOptions, type Facts, identified, tokensOf } from "./identity.ts";
-import { MOST_LINE } from "./rows.ts";
+import { MAX_LINE } from "./rows.ts";
 
 /** No line is refused for want of a place: workers have as many under way as they were told. */
-const MOST_REQUESTS = 65_536;
+const MAX_REQUESTS = 65_536;
 
 export interface Answerer {
   lines: LineAnswers;
@@ -30,7 +30,7 @@ export async function openAnswerer(load: Loader, options: AnswerOptions): Promis
       first = null;
       return model;
     };
-    const limits = { maxRequests: MOST_REQUESTS, maxBody: 2 * MOST_LINE, defaultMaxTokens };
+    const limits = { maxRequests: MAX_REQUESTS, maxBody: 2 * MAX_LINE, defaultMaxTokens };
     const app = createApp({ models: { [name]: loader }, ...limits }, version);
     await app.ready;
     const lines = new LineAnswers({ fetch: app.fetch, model: name, tokenOf: tokensOf(identity) });

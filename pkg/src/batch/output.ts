@@ -11,7 +11,7 @@ const MARK_MS = 1000;
 /** … and with how many bytes, at the latest. */
 const MARK_BYTES = 4 * 2 ** 20;
 /** Bytes of answers that are in memory: those that wait for an earlier one, and those that are not in the parts yet. */
-const MOST_HELD = 16 * 2 ** 20;
+const MAX_HELD = 16 * 2 ** 20;
 /** What an answer takes beside its text. */
 const EACH = 500;
 const weight = ({ text }: Answered) => text.length + EACH;
@@ -119,7 +119,7 @@ export class Output {
     // Answers may have gone to the parts since somebody asked last, while input was slow to come.
     this.#reached = Math.max(this.#reached, this.#mark.next);
     while (this.#answers.has(this.#reached)) this.#reached++;
-    if (this.#held < MOST_HELD) return index < this.#reached + window;
+    if (this.#held < MAX_HELD) return index < this.#reached + window;
     // What is held leaves memory by being written. Where that is done, what is left waits for this very line.
     return index === this.#reached && this.#work === null;
   }

@@ -8,7 +8,7 @@ import { linesOf } from "./lines.ts";
 import type { Template } from "./template.ts";
 
 /** Bytes of a line at most: longer ones are errors, and are not kept. */
-export const MOST_LINE = 16 * 2 ** 20;
+export const MAX_LINE = 16 * 2 ** 20;
 const [LF, CR] = [0x0a, 0x0d];
 /** A byte order mark is no part of the first line. */
 const MARK = [0xef, 0xbb, 0xbf];
@@ -72,7 +72,7 @@ async function* jsonRows(
   template: Template | null,
 ): AsyncGenerator<Row[], undefined> {
   let first = true;
-  for await (const lines of linesOf(bytes, { most: MOST_LINE })) {
+  for await (const lines of linesOf(bytes, { most: MAX_LINE })) {
     const rows = lines.flatMap((line): Row[] => {
       const row = toRow(line && bare(line, first));
       first = false;
@@ -93,7 +93,7 @@ const fault = (code: string, message: string): Row => ({ text: "", fault: { code
 const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
 function toRow(line: Uint8Array | null): Row {
-  if (line === null) return fault("line_too_large", `the line has more than ${MOST_LINE} bytes`);
+  if (line === null) return fault("line_too_large", `the line has more than ${MAX_LINE} bytes`);
   try {
     return { text: decoder.decode(line) };
   } catch {
@@ -114,7 +114,7 @@ async function* csvRows(
     bom: true,
     skip_empty_lines: true,
     relax_column_count: true,
-    max_record_size: MOST_LINE,
+    max_record_size: MAX_LINE,
   });
   const feed = async () => {
     for await (const chunk of utf8Of(bytes, file)) {

@@ -9,12 +9,12 @@ import { Job } from "./job.ts";
 import { notStored, receive } from "./upload.ts";
 
 /** Uploads at once: each has a piece of its file in memory. */
-const MOST_UPLOADS = 8;
-const MOST_FILES = 10_000;
+const MAX_UPLOADS = 8;
+const MAX_FILES = 10_000;
 /** Batches that have not ended. */
-const MOST_OPEN = 1000;
+const MAX_OPEN = 1000;
 /** Batches that are told of; the oldest ones that have ended are forgotten. */
-const MOST_KEPT = 10_000;
+const MAX_KEPT = 10_000;
 /** Milliseconds before a batch goes on whose model or disk failed. */
 const RETRY_MS = 5000;
 
@@ -69,12 +69,12 @@ class FolderBatches implements Batches {
   }
 
   async upload(request: Request): Promise<FileObject> {
-    if (this.#uploads >= MOST_UPLOADS) {
+    if (this.#uploads >= MAX_UPLOADS) {
       const message = "there is no place for another upload: try again later";
       throw new ApiError(429, message, { code: "queue_full", headers: retryHeaders(1000) });
     }
-    if (this.#folder.files.size >= MOST_FILES) {
-      throw invalid("file", `the server keeps ${MOST_FILES} files: delete some`, "too_many_files");
+    if (this.#folder.files.size >= MAX_FILES) {
+      throw invalid("file", `the server keeps ${MAX_FILES} files: delete some`, "too_many_files");
     }
     this.#uploads++;
     const id = newId("file-");
@@ -118,8 +118,8 @@ class FolderBatches implements Batches {
     const input = this.#folder.files.get(file);
     if (!input) throw invalid("input_file_id", "input_file_id must be the id of an uploaded file", "file_not_found");
     if (input.purpose !== "batch") throw invalid("input_file_id", "the purpose of the file must be batch");
-    if (this.#open().length >= MOST_OPEN) {
-      const message = `${MOST_OPEN} batches wait: try again later`;
+    if (this.#open().length >= MAX_OPEN) {
+      const message = `${MAX_OPEN} batches wait: try again later`;
       throw new ApiError(429, message, { code: "queue_full", headers: retryHeaders(60_000) });
     }
     const created = now();
@@ -216,7 +216,7 @@ class FolderBatches implements Batches {
 
   async #forget(): Promise<void> {
     for (const [id, job] of this.#jobs) {
-      if (this.#jobs.size <= MOST_KEPT) return;
+      if (this.#jobs.size <= MAX_KEPT) return;
       if (!job.ended) continue;
       this.#jobs.delete(id);
       await this.#folder.forget(id);

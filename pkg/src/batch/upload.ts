@@ -7,11 +7,11 @@ import { EngineError } from "../types/errors.ts";
 
 /** Bytes of a form beside its file. */
 const OVERHEAD = 65_536;
-const MOST_PARTS = 16;
-const MOST_FIELD = 4096;
-const MOST_NAME = 255;
+const MAX_PARTS = 16;
+const MAX_FIELD = 4096;
+const MAX_NAME = 255;
 /** Bytes that are still read of a form that is refused. */
-const MOST_UNUSED = 64 * 2 ** 20;
+const MAX_UNUSED = 64 * 2 ** 20;
 /** A form of which nothing comes for so long is given up. */
 const SILENCE_MS = 30_000;
 
@@ -39,7 +39,7 @@ export async function receive(request: Request, path: string, maxBytes: number):
       if (fault) {
         // A client that is cut off while it sends reads no answer.
         unused += piece.length;
-        if (unused > MOST_UNUSED) break;
+        if (unused > MAX_UNUSED) break;
         continue;
       }
       for (const bytes of form.ready()) {
@@ -122,8 +122,8 @@ class Form {
     this.#maxBytes = maxBytes;
     this.#parser = make({
       headers: { "content-type": type },
-      maxParts: MOST_PARTS,
-      maxFieldSize: MOST_FIELD,
+      maxParts: MAX_PARTS,
+      maxFieldSize: MAX_FIELD,
       onField: ({ name }, value) => this.#field(name, new TextDecoder().decode(value)),
       onFile: ({ name, filename }) => this.#file(name, filename),
       onError: ({ _tag: tag, ...more }) => {
@@ -174,7 +174,7 @@ class Form {
     if (field !== "file" || this.#name !== null) {
       this.#fault ??= invalid("file", "the form must have one file, in the field file", "invalid_form");
     }
-    this.#name = filename.replace(/\p{Cc}/gu, "").slice(0, MOST_NAME);
+    this.#name = filename.replace(/\p{Cc}/gu, "").slice(0, MAX_NAME);
     return (bytes) => {
       if (bytes === null) return;
       this.#bytes += bytes.length;

@@ -1,7 +1,7 @@
 /** Where a curve bends. */
 
 /** The least bend that counts, as a share of the curve's whole rise. */
-const LEAST_BEND = 0.1;
+const MIN_BEND = 0.1;
 /** A curve that rises by less than this share is flat. */
 const FLAT = 0.05;
 
@@ -21,7 +21,7 @@ export function knee(xs: readonly number[], ys: readonly number[], side: "up" | 
     return side === "up" ? bend : -bend;
   });
   const largest = Math.max(...bends);
-  return largest < LEAST_BEND ? null : bends.indexOf(largest);
+  return largest < MIN_BEND ? null : bends.indexOf(largest);
 }
 
 /** The straight line through points with the least squares of its errors. */

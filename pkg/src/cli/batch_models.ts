@@ -20,7 +20,7 @@ import type { Terminal } from "./terminal.ts";
 import { version } from "./version.ts";
 
 /** Lines that one engine computes together unless it is told otherwise. */
-const MOST_SEQUENCES = 32;
+const MAX_SEQUENCES = 32;
 /** Room for the answers of lines that ask for several. */
 const WAITING = 4096;
 
@@ -67,7 +67,7 @@ function templateText(given: string): string {
 }
 
 /** The options of each worker's model: cores are shared, and a whole chunk is computed together. */
-export function batchLoad(args: Args, { workers = 1, chunk = MOST_SEQUENCES }: BatchFlags = {}): LoadOptions {
+export function batchLoad(args: Args, { workers = 1, chunk = MAX_SEQUENCES }: BatchFlags = {}): LoadOptions {
   for (const option of args.has("recommend") ? (["maxSequences", "workers"] as const) : []) {
     const flag = `--${hyphenated(option)}`;
     if (args.has(option)) throw new UsageError(`${flag} does not go with --recommend`, { option: flag });
@@ -75,7 +75,7 @@ export function batchLoad(args: Args, { workers = 1, chunk = MOST_SEQUENCES }: B
   const given = loadOptions(args, ["serving", "loading"]);
   const threads = Math.max(1, Math.floor(availableParallelism() / workers));
   return {
-    maxSequences: Math.min(chunk, MOST_SEQUENCES),
+    maxSequences: Math.min(chunk, MAX_SEQUENCES),
     maxWaiting: WAITING,
     ...(workers > 1 ? { threads } : {}),
     ...given,
@@ -92,7 +92,7 @@ export async function tuned(
 ): Promise<LoadOptions> {
   if (!args.has("recommend")) return settings;
   terminal.passing("measuring");
-  const users = settings.maxSequences ?? MOST_SEQUENCES;
+  const users = settings.maxSequences ?? MAX_SEQUENCES;
   const found = await recommend(sourceOf(named(model).source), {
     users,
     answerTokens: Math.max(1, answerTokens),

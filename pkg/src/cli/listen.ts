@@ -33,14 +33,14 @@ interface Incoming {
 }
 
 /** Connections at once: each answer has one, and some are kept open by their clients. */
-const MOST_CONNECTIONS = 1024;
+const MAX_CONNECTIONS = 1024;
 /** What a client that sends nothing gets of a connection, in milliseconds. */
 const HEADERS_MS = 10_000;
 /** What a request may take to come, in milliseconds. */
 const REQUEST_MS = 60_000;
 /** What is left of an answer when the server has stopped, in milliseconds. */
 const LAST_MS = 1000;
-const MOST_HEADER_BYTES = 16_384;
+const MAX_HEADER_BYTES = 16_384;
 
 export async function listen(place: Place, answer: Answer): Promise<Listener> {
   try {
@@ -80,12 +80,12 @@ async function listenAt(place: Place, answer: Answer): Promise<Listener> {
   const limits: ServerOptions = {
     headersTimeout: HEADERS_MS,
     requestTimeout: REQUEST_MS,
-    maxHeaderSize: MOST_HEADER_BYTES,
+    maxHeaderSize: MAX_HEADER_BYTES,
     connectionsCheckingInterval: HEADERS_MS / 4,
   };
   const server = place.tls ? createSecureServer({ ...limits, ...place.tls }, listener) : createServer(limits, listener);
   const { door, closeAll } = "Bun" in globalThis ? inBun(server, place) : inNode(server);
-  door.maxConnections = MOST_CONNECTIONS;
+  door.maxConnections = MAX_CONNECTIONS;
   await new Promise<void>((resolve, reject) => {
     door.once("error", reject);
     if (place.unix !== undefined) door.listen(place.unix, resolve);

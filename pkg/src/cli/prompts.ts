@@ -3,7 +3,7 @@
 import { createReadStream } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { linesOf } from "../batch/lines.ts";
-import { MOST_LINE } from "../batch/rows.ts";
+import { MAX_LINE } from "../batch/rows.ts";
 import { EngineError } from "../types/errors.ts";
 import type { ChatMessage, ChatOptions, Finished, Model } from "../types/index.ts";
 import { forJson } from "./escape.ts";
@@ -74,7 +74,7 @@ export async function answerPrompts(model: Model, files: PromptFiles, terminal: 
 /** What is wrong with a line stands in its place. */
 async function* linesIn(file: string): AsyncGenerator<string | EngineError, undefined> {
   try {
-    for await (const lines of linesOf(createReadStream(file), { most: MOST_LINE })) {
+    for await (const lines of linesOf(createReadStream(file), { most: MAX_LINE })) {
       for (const line of lines) yield decoded(line);
     }
   } catch (cause) {
@@ -85,7 +85,7 @@ async function* linesIn(file: string): AsyncGenerator<string | EngineError, unde
 /** @param line null for one that is too long */
 function decoded(line: Uint8Array | null): string | EngineError {
   const option = "--prompts";
-  if (line === null) return new EngineError("TooLarge", `a line has at most ${MOST_LINE} bytes`, { option });
+  if (line === null) return new EngineError("TooLarge", `a line has at most ${MAX_LINE} bytes`, { option });
   try {
     return utf8(line, "the line");
   } catch (error) {

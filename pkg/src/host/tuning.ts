@@ -27,7 +27,7 @@ const WEEK_MS = 7 * 24 * 3600 * 1000;
 /** Every record is as long as any other: one that is written over another leaves nothing of it. */
 const BYTES = 256;
 /** Two for each of eleven kinds, twice at most. */
-const MOST_NUMBERS = 44;
+const MAX_NUMBERS = 44;
 const NAME = /^tuning-[0-9a-f]{16}$/;
 
 export class TuningRecord {
@@ -62,7 +62,7 @@ export class TuningRecord {
   async keep({ dotProduct, weightPrefetch, ternaryPacking = this.found?.ternaryPacking }: Tuning): Promise<void> {
     try {
       await this.#dropOld();
-      const numbers = [...weightPrefetch, ...(this.found?.weightPrefetch ?? [])].slice(0, MOST_NUMBERS);
+      const numbers = [...weightPrefetch, ...(this.found?.weightPrefetch ?? [])].slice(0, MAX_NUMBERS);
       const record = { dotProduct, weightPrefetch: numbers, ternaryPacking, at: Date.now() };
       const text = JSON.stringify(record).padEnd(BYTES);
       const bytes = new TextEncoder().encode(text);

@@ -21,7 +21,7 @@ export function warmupRound({ vocab, contextLength }: ModelInfo): { ids: number[
 export const EPHEMERAL = true;
 
 /** Of all threads together: what a warm-up behind a load may take. */
-const MOST_MS = 500;
+const MAX_MS = 500;
 /** Of one step, after which messages are read. */
 const STEP_MS = 2;
 
@@ -49,7 +49,7 @@ export class IdleWarmup {
     // A prompt of the load goes first.
     while (engine.busy() && !this.#over) await platform.turn();
     const { ids, work } = warmupRound(info);
-    for (let spent = 0; spent * info.threads < MOST_MS && !this.#over; await platform.turn()) {
+    for (let spent = 0; spent * info.threads < MAX_MS && !this.#over; await platform.turn()) {
       if (this.#session === null) {
         this.#session = engine.open(EPHEMERAL);
         engine.submit(this.#session, Uint32Array.from(ids), work);

@@ -8,7 +8,7 @@ export const ENDPOINTS = ["/v1/chat/completions", "/v1/completions", "/v1/embedd
 export type Endpoint = (typeof ENDPOINTS)[number];
 
 /** Characters of a custom_id at most. */
-const MOST_ID = 512;
+const MAX_ID = 512;
 
 export interface BatchRequest {
   url: Endpoint;
@@ -41,10 +41,10 @@ export function readBatchLine(text: string, index: number): BatchLine {
   }
   if (!isObject(fields)) return { customId: byDefault, request: wrong(null, "the line", "an object", fields) };
   const { custom_id: id = byDefault } = fields;
-  const named = typeof id === "string" && id.length <= MOST_ID;
+  const named = typeof id === "string" && id.length <= MAX_ID;
   const customId = named ? id : byDefault;
   try {
-    if (!named) throw wrong("custom_id", "custom_id", `a text of at most ${MOST_ID} characters`, id);
+    if (!named) throw wrong("custom_id", "custom_id", `a text of at most ${MAX_ID} characters`, id);
     return { customId, request: seeded(requestOf(fields), index) };
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;

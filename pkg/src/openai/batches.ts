@@ -67,7 +67,7 @@ export interface Batch {
 /** Seconds of a completion window's unit. */
 const UNITS: Readonly<Record<string, number>> = { s: 1, m: 60, h: 3600, d: 86_400 };
 const LONGEST = 14 * UNITS.d!;
-const MOST_METADATA = 16;
+const MAX_METADATA = 16;
 
 /** A form; its file is no text. */
 export const fileRequest: Schema = {
@@ -93,7 +93,7 @@ export const batchRequest: Schema = {
     },
     metadata: {
       ...orNull({ type: "object", additionalProperties: { ...text, maxLength: 512 } }),
-      description: `Kept with the batch: at most ${MOST_METADATA} texts.`,
+      description: `Kept with the batch: at most ${MAX_METADATA} texts.`,
     },
     output_expires_after: refused("Files stay until they are deleted."),
   },
@@ -125,8 +125,8 @@ export function readBatch(body: unknown): BatchAsk {
     );
   }
   const metadata = fields.metadata ?? null;
-  if (metadata && Object.keys(metadata).length > MOST_METADATA)
-    throw invalid("metadata", `metadata must have at most ${MOST_METADATA} keys`);
+  if (metadata && Object.keys(metadata).length > MAX_METADATA)
+    throw invalid("metadata", `metadata must have at most ${MAX_METADATA} keys`);
   return {
     file: fields.input_file_id,
     endpoint: fields.endpoint,
@@ -136,9 +136,9 @@ export function readBatch(body: unknown): BatchAsk {
 }
 
 /** Requests of a batch at most, as OpenAI has it: their ids are compared in memory. */
-const MOST_REQUESTS = 50_000;
+const MAX_REQUESTS = 50_000;
 /** Faults that are told of one input. */
-const MOST_FAULTS = 100;
+const MAX_FAULTS = 100;
 
 /** Reads the input of a batch, line by line: a batch is begun whole, or not at all. */
 export class BatchCheck {
@@ -156,14 +156,14 @@ export class BatchCheck {
   /** @returns whether further lines matter */
   add(line: string, fault?: { code: string; message: string }): boolean {
     this.total++;
-    if (this.total > MOST_REQUESTS) {
-      const message = `a batch may have ${MOST_REQUESTS} requests`;
+    if (this.total > MAX_REQUESTS) {
+      const message = `a batch may have ${MAX_REQUESTS} requests`;
       this.faults.push({ code: "too_many_requests", message, param: null, line: null });
       return false;
     }
     const found = fault ? { ...fault, param: null } : this.#check(line);
     if (found) this.faults.push({ ...found, line: this.total });
-    return this.faults.length < MOST_FAULTS;
+    return this.faults.length < MAX_FAULTS;
   }
 
   /** @param known whether there is a model of a name */

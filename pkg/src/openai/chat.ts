@@ -8,8 +8,8 @@ import {
   ignored,
   limit,
   llamaSampling,
-  MOST_MESSAGES,
-  MOST_TOOLS,
+  MAX_MESSAGES,
+  MAX_TOOLS,
   metadata,
   model,
   option,
@@ -61,7 +61,7 @@ const named = { name: textOrNull };
 const messages: Schema = {
   type: "array",
   minItems: 1,
-  maxItems: MOST_MESSAGES,
+  maxItems: MAX_MESSAGES,
   items: {
     anyOf: [
       message("system", ["content"], { content: parts("text"), ...named }),
@@ -146,7 +146,7 @@ export const chatRequest: Schema = {
     logprobs: { type: ["boolean", "null"] },
     top_logprobs: option("logprobs", { maximum: 20, description: "Counts beside logprobs: true." }),
     response_format: formats,
-    tools: orNull({ type: "array", maxItems: MOST_TOOLS, items: tool }),
+    tools: orNull({ type: "array", maxItems: MAX_TOOLS, items: tool }),
     tool_choice: { anyOf: [{ type: "string", enum: ["none", "auto", "required"] }, chosenTool, { type: "null" }] },
     parallel_tool_calls: { type: ["boolean", "null"], description: "false ends an answer behind its first call." },
     chat_template_kwargs: { type: ["object", "null"], description: "Further variables for the chat template." },

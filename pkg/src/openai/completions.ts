@@ -41,10 +41,10 @@ export function readCompletion(body: unknown, defaultMaxTokens: number): Ask {
   };
   const prompts = promptsOf(fields.prompt as PromptField);
   const n = (fields.n as number | null) ?? 1;
-  if (prompts.length * n > MOST_PROMPTS)
+  if (prompts.length * n > MAX_PROMPTS)
     throw invalid(
       "n",
-      `n answers to each of ${prompts.length} prompts are ${prompts.length * n}; ${MOST_PROMPTS} are allowed`,
+      `n answers to each of ${prompts.length} prompts are ${prompts.length * n}; ${MAX_PROMPTS} are allowed`,
     );
   return {
     model: fields.model,
@@ -68,12 +68,12 @@ export function readCompletion(body: unknown, defaultMaxTokens: number): Ask {
 type PromptField = string | string[] | number[] | number[][] | null;
 
 /** As many prompts as one request may have, and answers to all of them; the queue is for further ones. */
-const MOST_PROMPTS = 2048;
+const MAX_PROMPTS = 2048;
 
 export function promptsOf(prompt: PromptField, param = "prompt"): Prompt[] {
   if (!Array.isArray(prompt)) return [prompt ?? ""];
   const prompts = typeof prompt[0] === "number" ? [prompt as number[]] : (prompt as (string | number[])[]);
-  if (prompts.length > MOST_PROMPTS)
-    throw invalid(param, `${param} has ${prompts.length} texts; at most ${MOST_PROMPTS} are allowed`);
+  if (prompts.length > MAX_PROMPTS)
+    throw invalid(param, `${param} has ${prompts.length} texts; at most ${MAX_PROMPTS} are allowed`);
   return prompts;
 }

@@ -38,12 +38,12 @@ export const refused = (description: string): Schema => treated("refused")({ typ
 export const choice = (...values: string[]): Schema => ({ type: ["string", "null"], enum: values });
 
 /** Stop texts of a request at most: each is looked for in every piece of the answer. */
-const MOST_STOPS = 64;
+const MAX_STOPS = 64;
 /** Tokens whose logits a request may change. */
-const MOST_BIASES = 16_384;
+const MAX_BIASES = 16_384;
 /** Messages of a chat, each of which takes four tokens at least, and its tools: more than a context holds costs the time of others. */
-export const MOST_MESSAGES = 16_384;
-export const MOST_TOOLS = 1024;
+export const MAX_MESSAGES = 16_384;
+export const MAX_TOOLS = 1024;
 
 const pair: Schema = {
   type: "array",
@@ -70,17 +70,17 @@ export const sampling: Readonly<Record<string, Schema>> = {
     anyOf: [
       {
         type: "object",
-        maxProperties: MOST_BIASES,
+        maxProperties: MAX_BIASES,
         propertyNames: { pattern: "^[0-9]{1,9}$" },
         additionalProperties: { type: "number" },
       },
-      { type: "array", maxItems: MOST_BIASES, items: pair },
+      { type: "array", maxItems: MAX_BIASES, items: pair },
       { type: "null" },
     ],
     description: "Token ids with what is added to their logits; also as a list of pairs, where false forbids a token.",
   },
   stop: {
-    anyOf: [text, { type: "array", maxItems: MOST_STOPS, items: text }, { type: "null" }],
+    anyOf: [text, { type: "array", maxItems: MAX_STOPS, items: text }, { type: "null" }],
     description: "Texts that end the answer and are not part of it; OpenAI takes 4.",
   },
 };

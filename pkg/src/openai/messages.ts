@@ -3,18 +3,7 @@
 import type { ChatMessage, ToolChoice } from "../types/index.ts";
 import type { Ask, ChatAsk } from "./ask.ts";
 import { faulty, invalid } from "./errors.ts";
-import {
-  ignored,
-  MOST_MESSAGES,
-  MOST_TOOLS,
-  model,
-  option,
-  orNull,
-  refused,
-  text,
-  textOrNull,
-  texts,
-} from "./fields.ts";
+import { ignored, MAX_MESSAGES, MAX_TOOLS, model, option, orNull, refused, text, textOrNull, texts } from "./fields.ts";
 import { type Fields, limitOf } from "./sampling.ts";
 import { check, type Schema } from "./schema.ts";
 
@@ -34,7 +23,7 @@ const conversation: Readonly<Record<string, Schema>> = {
   messages: {
     type: "array",
     minItems: 1,
-    maxItems: MOST_MESSAGES,
+    maxItems: MAX_MESSAGES,
     items: {
       type: "object",
       required: ["role", "content"],
@@ -54,7 +43,7 @@ const conversation: Readonly<Record<string, Schema>> = {
   system: orNull(told(textBlock)),
   tools: orNull({
     type: "array",
-    maxItems: MOST_TOOLS,
+    maxItems: MAX_TOOLS,
     items: {
       type: "object",
       required: ["name", "input_schema"],

@@ -7,8 +7,8 @@ import { faulty, invalid } from "./errors.ts";
 import {
   choice,
   ignored,
-  MOST_MESSAGES,
-  MOST_TOOLS,
+  MAX_MESSAGES,
+  MAX_TOOLS,
   metadata,
   model,
   option,
@@ -46,7 +46,7 @@ export const responsesRequest: Schema = {
   required: ["model", "input"],
   properties: {
     model,
-    input: { anyOf: [text, { type: "array", minItems: 1, maxItems: MOST_MESSAGES, items: item }] },
+    input: { anyOf: [text, { type: "array", minItems: 1, maxItems: MAX_MESSAGES, items: item }] },
     instructions: { type: ["string", "null"] },
     max_output_tokens: { type: ["integer", "null"], minimum: 1 },
     temperature: option("temperature", { maximum: 2 }),
@@ -71,7 +71,7 @@ export const responsesRequest: Schema = {
     }),
     tools: orNull({
       type: "array",
-      maxItems: MOST_TOOLS,
+      maxItems: MAX_TOOLS,
       items: {
         type: "object",
         required: ["type", "name"],

@@ -1,6 +1,6 @@
 /** From the fields of a request to the options of an answer. */
 
-import { MOST_TOKENS } from "../options/option.ts";
+import { MAX_TOKENS } from "../options/option.ts";
 import type { GenerateOptions, ResponseFormat, Sampler } from "../types/index.ts";
 
 /** A checked request. */
@@ -108,7 +108,7 @@ export const formatField = ({ json_schema: own }: Fields): string => (own ? "jso
 /** The first of some fields that has a limit. One below 0 is none; one above the room that is left is cut by the engine. */
 export function limitOf(fields: Fields, names: readonly string[], byDefault: number): { maxTokens?: number } {
   const limit = names.map((name) => given(fields, name)).find((one) => one !== undefined) ?? byDefault;
-  return limit < 0 ? {} : { maxTokens: Math.min(limit, MOST_TOKENS) };
+  return limit < 0 ? {} : { maxTokens: Math.min(limit, MAX_TOKENS) };
 }
 
 /** Another way to write an option: its field, and the value there. */

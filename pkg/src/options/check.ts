@@ -2,7 +2,7 @@
 
 import { EngineError } from "../types/errors.ts";
 import { meant } from "./nearest.ts";
-import { type Kind, MOST_TOKENS, type NamedKind, type Range } from "./option.ts";
+import { type Kind, MAX_TOKENS, type NamedKind, type Range } from "./option.ts";
 import { checkResponseFormat } from "./response_format.ts";
 import { samplers } from "./samplers.ts";
 import { show } from "./show.ts";
@@ -23,7 +23,7 @@ export const isObject: Check = expect(
 
 const within = (value: unknown, [least, most]: Range) => typeof value === "number" && value >= least && value <= most;
 const isText = (value: unknown) => typeof value === "string" && value !== "";
-const isId = (value: unknown) => Number.isInteger(value) && within(value, [0, MOST_TOKENS]);
+const isId = (value: unknown) => Number.isInteger(value) && within(value, [0, MAX_TOKENS]);
 const isIds = (value: unknown) => Array.isArray(value) && value.length > 0 && value.every(isId);
 const isHash = (value: unknown) =>
   typeof value === "string" && /^([0-9a-f]{64}|sha256-[A-Za-z0-9+/]{43}=)$/i.test(value);

@@ -78,4 +78,4 @@ export interface Option {
 
 export type Group = Readonly<Record<string, Option>>;
 
-export const MOST_TOKENS = 2 ** 31 - 1;
+export const MAX_TOKENS = 2 ** 31 - 1;

@@ -2,7 +2,7 @@
 
 import type { ChatMessage, GenerateOptions, SamplingOptions } from "../types/index.ts";
 import { type Check, checkAll, checked, checkOf, type Known, wrong } from "./check.ts";
-import { MOST_TOKENS, type Option } from "./option.ts";
+import { MAX_TOKENS, type Option } from "./option.ts";
 import { answerOptions, type Row } from "./routes.ts";
 import { type FunctionName, functions, groups } from "./table.ts";
 
@@ -31,7 +31,7 @@ export const forWorker = (options: GenerateOptions): SamplingOptions & { maxToke
 export function checkIds(name: string, ids: unknown, option = "ids", expected = "a list of token ids"): number[] {
   const list = Array.isArray(ids) || ids instanceof Uint32Array || ids instanceof Int32Array ? Array.from(ids) : null;
   if (!list) throw wrong(name, option, expected, ids);
-  const id = checkOf({ integer: [0, MOST_TOKENS] });
+  const id = checkOf({ integer: [0, MAX_TOKENS] });
   for (const [at, one] of list.entries()) checked(name, `${option}[${at}]`, id, one);
   return list;
 }

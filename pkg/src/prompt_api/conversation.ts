@@ -8,7 +8,7 @@ import type { LanguageModelTool } from "./idl.ts";
 import type { TextMessage } from "./prompts.ts";
 
 /** The most answers to one prompt, calls of tools between them. */
-const MOST_ROUNDS = 16;
+const MAX_ROUNDS = 16;
 
 export class Conversation {
   readonly model: Model;
@@ -151,7 +151,7 @@ export class Conversation {
         overflowed();
       }
       const { toolCalls = [] } = finished!;
-      if (toolCalls.length === 0 || options.responseFormat || round === MOST_ROUNDS) return finished!;
+      if (toolCalls.length === 0 || options.responseFormat || round === MAX_ROUNDS) return finished!;
       const calls = Promise.all(
         toolCalls.map(async ({ id, name, arguments: input }) => {
           const tool = this.#tools.find((tool) => tool.name === name);

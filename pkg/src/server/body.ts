@@ -3,11 +3,11 @@
 import { ApiError, invalid } from "../openai/errors.ts";
 
 /** Objects and lists within each other: the deepest schemas known have about 20. */
-const MOST_DEPTH = 100;
+const MAX_DEPTH = 100;
 /** A body that is not whole by then is no request. */
 const BODY_MS = 30_000;
 /** Bytes that are still read of a body that is too large: a client that is cut off while it sends reads no answer. */
-const MOST_UNUSED = 64 * 2 ** 20;
+const MAX_UNUSED = 64 * 2 ** 20;
 
 /** Bytes from which on a body is read in turn. */
 const LONG = 64 * 1024;
@@ -49,7 +49,7 @@ export async function readJson(request: Request, limits: BodyLimits): Promise<un
 
 export function parseJson(text: string): unknown {
   if (text.trim() === "") throw invalid(null, "the body is empty: it must be a JSON object");
-  if (depthOf(text) > MOST_DEPTH) throw invalid(null, `the body nests more than ${MOST_DEPTH} objects and lists`);
+  if (depthOf(text) > MAX_DEPTH) throw invalid(null, `the body nests more than ${MAX_DEPTH} objects and lists`);
   try {
     return JSON.parse(text);
   } catch (error) {
@@ -94,7 +94,7 @@ async function readStream(
       if (done) break;
       size += value.length;
       if (size > maxBytes) fault ??= tooLarge(maxBytes);
-      if (size > maxBytes + MOST_UNUSED) throw fault;
+      if (size > maxBytes + MAX_UNUSED) throw fault;
       if (fault) chunks.length = 0;
       else chunks.push(value);
     }

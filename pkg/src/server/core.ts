@@ -4,7 +4,7 @@ import { ApiError, retryHeaders, toApiError } from "../openai/errors.ts";
 import { EngineError } from "../types/errors.ts";
 import { parseJson, readJson } from "./body.ts";
 import { Counts } from "./counts.ts";
-import { MOST_HELD } from "./gathered.ts";
+import { MAX_HELD } from "./gathered.ts";
 import { insideOf } from "./inside.ts";
 import { evicted } from "./lines.ts";
 import { type Models, stopping, type Work } from "./models.ts";
@@ -32,7 +32,7 @@ export class Core {
   readonly models: Models;
   readonly settings: Settings;
   readonly counts = new Counts();
-  readonly #logprobs = new Share(MOST_HELD);
+  readonly #logprobs = new Share(MAX_HELD);
   readonly #active = new Set<AbortController>();
   /** Requests that are lines of batches. */
   readonly #lines = new WeakSet<Request>();

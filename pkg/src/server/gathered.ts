@@ -5,9 +5,9 @@ import { invalid } from "../openai/errors.ts";
 import type { Work } from "./models.ts";
 
 /** Log-probabilities of one response: some 100 MB on their way to a text. */
-export const MOST_GATHERED = 2 ** 19;
+export const MAX_GATHERED = 2 ** 19;
 /** Of all responses that are made at once. */
-export const MOST_HELD = 2 ** 20;
+export const MAX_HELD = 2 ** 20;
 
 /**
  * Log-probabilities of a response at most; too many are refused.
@@ -20,7 +20,7 @@ export function gathered(ask: Ask, { model }: Work, prompts = 0): number {
   // A stream hands on those of its answers, and repeats those of a prompt for each of them without keeping the text.
   const answers = ask.stream ? 0 : ask.prompts.length * ask.n * Math.min(maxTokens, model.info.contextLength);
   const count = (prompts * (ask.stream ? 1 : ask.n) + answers) * (1 + top);
-  if (count <= MOST_GATHERED) return count;
+  if (count <= MAX_GATHERED) return count;
   const way = "ask for fewer tokens or prompts, or for a stream";
-  throw invalid("logprobs", `there would be ${count} log-probabilities; ${MOST_GATHERED} are allowed: ${way}`);
+  throw invalid("logprobs", `there would be ${count} log-probabilities; ${MAX_GATHERED} are allowed: ${way}`);
 }

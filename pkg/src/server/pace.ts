@@ -4,7 +4,7 @@ import type { Finished, ModelStatus } from "../types/index.ts";
 
 /** The share that the latest answer has in the mean. */
 const SHARE = 0.1;
-const [LEAST_MS, MOST_MS] = [50, 60_000];
+const [MIN_MS, MAX_MS] = [50, 60_000];
 
 export class Pace {
   /** Milliseconds of a step, and tokens of an answer; null before the first one. */
@@ -22,7 +22,7 @@ export class Pace {
   /** Milliseconds until a place is free: the places work through all that waits, an answer's time for each. */
   retryMs({ running, waiting }: Pick<ModelStatus, "running" | "waiting">): number {
     const answerMs = (this.#stepMs ?? 20) * Math.max(1, this.#tokens);
-    return Math.min(MOST_MS, Math.max(LEAST_MS, (answerMs * (1 + waiting)) / Math.max(1, running)));
+    return Math.min(MAX_MS, Math.max(MIN_MS, (answerMs * (1 + waiting)) / Math.max(1, running)));
   }
 }
 

@@ -7,7 +7,7 @@
 import { invalid } from "../openai/errors.ts";
 
 /** Streams of more answers have no ids, which would be long. */
-const MOST_ANSWERS = 16;
+const MAX_ANSWERS = 16;
 
 export interface Identity {
   /** What response ids are made of. */
@@ -50,9 +50,9 @@ export class EventIds {
     { body, fingerprint, answers, repeats }: { body: unknown; fingerprint: string; answers: number; repeats: boolean },
   ): EventIds {
     const last = request.headers.get("last-event-id");
-    if (!repeats || answers > MOST_ANSWERS) {
+    if (!repeats || answers > MAX_ANSWERS) {
       if (last !== null && !repeats) throw wrong("only a seeded or greedy request can go on");
-      if (last !== null) throw wrong(`a stream of ${answers} answers cannot go on, one of ${MOST_ANSWERS} can`);
+      if (last !== null) throw wrong(`a stream of ${answers} answers cannot go on, one of ${MAX_ANSWERS} can`);
       return new EventIds(identityOf(request), null, answers, []);
     }
     const hash = hashOf(`${fingerprint} ${JSON.stringify(body)}`);

@@ -19,7 +19,7 @@ export interface Ready {
 
 /** Milliseconds to the next try to load a model that could not be loaded: each time twice as many, and so many at most. */
 const RETRY_MS = 5000;
-const MOST_RETRY_MS = 30_000;
+const MAX_RETRY_MS = 30_000;
 
 export class Slot {
   readonly name: string;
@@ -157,7 +157,7 @@ export class Slot {
     this.state = "failed";
     if (this.#once) return;
     this.#failedAt = performance.now();
-    this.#retryMs = Math.min(2 * this.#retryMs || RETRY_MS, MOST_RETRY_MS);
+    this.#retryMs = Math.min(2 * this.#retryMs || RETRY_MS, MAX_RETRY_MS);
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => {
       if (this.state === "failed") this.#ready = this.#begin();

@@ -107,7 +107,7 @@ function reader(codec: Codec, buffer: ArrayBufferLike, at: number, dim: number, 
     const found: Reader = {
       value(position, d) {
         const bits = halves[flat(position, d)]!;
-        if ((bits & 0x7fff) === MOST_HALF) found.limit++;
+        if ((bits & 0x7fff) === MAX_HALF) found.limit++;
         return half(bits);
       },
       limit: 0,
@@ -151,7 +151,7 @@ function readInts(codec: Codec, codes: Uint8Array, dim: number, keys: boolean): 
 }
 
 /** The largest finite number of 16 bits, without its sign. */
-const MOST_HALF = 0x7bff;
+const MAX_HALF = 0x7bff;
 
 /** The deviation of values, by their median: a position that is unlike all others does not count. 0 where most are. */
 export function deviation(values: Float32Array): number {

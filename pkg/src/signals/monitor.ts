@@ -32,9 +32,9 @@ export interface Surroundings {
 /** In the order of the engine's precisions. */
 const INT8 = 0;
 /** Rows from which on a channel that was always zero counts, and after which the count begins anew. */
-const [LEAST_ROWS, MOST_ROWS] = [64, 4096];
+const [MIN_ROWS, MAX_ROWS] = [64, 4096];
 /** Positions of a block that must be filled for its entropy to count. */
-const LEAST_POSITIONS = 16;
+const MIN_POSITIONS = 16;
 /** Layers of which one step looks at the cache: that takes little beside the step. */
 const LAYERS = 4;
 /** The share that the latest block has in the mean of a layer. */
@@ -43,7 +43,7 @@ const LATEST = 0.25;
  * Tokens, int8 activations and codes of the cache at which their sums are halved: a model that falls ill after a week is seen as soon as one
  * that just began.
  */
-const [MOST_TOKENS, MOST_ACTIVATIONS, MOST_CODES] = [512, 2 ** 28, 2 ** 22];
+const [MAX_TOKENS, MAX_ACTIVATIONS, MAX_CODES] = [512, 2 ** 28, 2 ** 22];
 /** The part of the share that steps may be looked at with; weights are compared with what that leaves. */
 const STEPS = 0.5;
 /** Milliseconds between two looks at the weights. */
@@ -214,7 +214,7 @@ export class Monitor {
       this.#int8.peaks += peaks!;
       this.#int8.values += values!;
     }
-    if (this.#int8.values >= MOST_ACTIVATIONS) halve(this.#int8);
+    if (this.#int8.values >= MAX_ACTIVATIONS) halve(this.#int8);
     const name = operations[operation]!;
     if (name === "head") this.#logits = { address, rows, vocab: width };
     else if (name === "output" || name === "down") {
@@ -250,7 +250,7 @@ export class Monitor {
       if (!Number.isFinite(nll)) continue;
       this.#written.nll += nll;
       this.#written.tokens++;
-      if (this.#written.tokens >= MOST_TOKENS) halve(this.#written);
+      if (this.#written.tokens >= MAX_TOKENS) halve(this.#written);
     }
   }
 
@@ -260,10 +260,10 @@ export class Monitor {
     const places = placesOf(engine.watch(1));
     const { layers, heads, dim, conversations } = places;
     this.#attending = layers;
-    const long = conversations.filter(({ positions, blocks }) => positions >= LEAST_POSITIONS && blocks.length > 0);
+    const long = conversations.filter(({ positions, blocks }) => positions >= MIN_POSITIONS && blocks.length > 0);
     if (long.length === 0 || layers === 0) return;
     const { positions, blocks } = long[this.#steps % long.length]!;
-    const whole = Math.max(1, Math.floor((positions + 32 - LEAST_POSITIONS) / 32));
+    const whole = Math.max(1, Math.floor((positions + 32 - MIN_POSITIONS) / 32));
     const index = this.#steps % Math.min(whole, blocks.length);
     const filled = Math.min(32, positions - 32 * index);
     for (let i = 0; i < Math.min(LAYERS, layers); i++) {
@@ -276,7 +276,7 @@ export class Monitor {
   #noteHead([layer, head]: readonly [number, number], found: HeadRows, dim: number): void {
     this.#kv.limit += found.limit;
     this.#kv.codes += found.codes;
-    if (this.#kv.codes >= MOST_CODES) halve(this.#kv);
+    if (this.#kv.codes >= MAX_CODES) halve(this.#kv);
     for (const part of [found.keys, found.values])
       for (const value of part) if (!Number.isFinite(value)) this.#nonFinite++;
     const scales = this.#scalesOf(`${layer} ${head}`, found);
@@ -356,7 +356,7 @@ function halve(sums: Record<string, number>): void {
 }
 
 function shareOf({ seen, rows, last }: Channels): number | null {
-  if (rows < LEAST_ROWS) return last;
+  if (rows < MIN_ROWS) return last;
   return zeroShare(seen);
 }
 
@@ -373,7 +373,7 @@ function count(
     for (let i = 0; i < width; i++) if (values[from + i] !== 0) seen[i] = 1;
   }
   channels.rows += rows;
-  if (channels.rows < MOST_ROWS) return;
+  if (channels.rows < MAX_ROWS) return;
   channels.last = zeroShare(seen);
   channels.rows = 0;
   seen.fill(0);

@@ -3,7 +3,7 @@
 /** What the engine says of a matrix, see `watch(0)`. */
 const FIELDS = 7;
 /** Places that are listed. */
-const MOST_PLACES = 100;
+const MAX_PLACES = 100;
 
 interface Matrix {
   address: number;
@@ -123,7 +123,7 @@ export class Tiles {
   }
 
   get shown(): { matrix: number; tile: number }[] {
-    return this.places.slice(0, MOST_PLACES);
+    return this.places.slice(0, MAX_PLACES);
   }
 
   /** Changes one bit in each of so many tiles that are spread over all of them. */

@@ -27,7 +27,7 @@ export interface HubSettings {
 }
 
 /** Pages of a list, each of up to a thousand entries. */
-const MOST_PAGES = 20;
+const MAX_PAGES = 20;
 
 /**
  * Finds what a name means, and works with it.
@@ -91,7 +91,7 @@ class Hub {
     const first = `${model}/tree/${encodeURIComponent(revision)}${folder}?recursive=true`;
     const names: string[] = [];
     let next: string | null = first;
-    for (let page = 0; next !== null && page < MOST_PAGES; page++) {
+    for (let page = 0; next !== null && page < MAX_PAGES; page++) {
       const { body, link }: { body: unknown; link: string | null } = await this.#json(next).catch((error) => {
         // A hub that has no such list, as mirrors may have none, has the repository's description.
         const { status, reason } = (error as Partial<EngineError>).detail ?? {};

@@ -73,7 +73,7 @@ interface Several<Settings> {
 }
 
 /** Memories of one model, at most. */
-const MOST_PARTS = 8;
+const MAX_PARTS = 8;
 
 /** Asks whether the model fits into several memories. Undefined where it does not, and the answer for one memory is of more use. */
 export function widen<Settings, Verdict extends Answer>(
@@ -85,7 +85,7 @@ export function widen<Settings, Verdict extends Answer>(
   const divided = (settings: Settings) => divide(layers, each, (some) => needs(settings, some));
   const parts = divided(question.settings);
   if (!parts) return undefined;
-  const available = Math.min(free, MOST_PARTS * each);
+  const available = Math.min(free, MAX_PARTS * each);
   const owner = available === free ? "there are" : "WebAssembly has at most";
   const verdict = fit({
     ...question,

@@ -19,7 +19,7 @@ const BARE = /^\{\s*"(type|name|parameters|arguments)"/;
 const MAYBE_BARE = /^(\{\s*("[a-z]*)?)?$/;
 const PYTHON = "<|python_tag|>";
 /** Characters that may wait for what decides. */
-const MOST_HELD = 512;
+const MAX_HELD = 512;
 /** `name[CALL_ID]id[ARGS]`, before the arguments. */
 const HEAD = /^([^\s[\]{}]+)(?:\[CALL_ID\]([^[\]]*))?(?:\[ARGS\])?$/;
 
@@ -154,7 +154,7 @@ export class CallStream {
       this.#after = "bare";
       return this.#open();
     }
-    const maybe = this.#held.length < MOST_HELD && (MAYBE_BARE.test(bare) || PYTHON.startsWith(bare));
+    const maybe = this.#held.length < MAX_HELD && (MAYBE_BARE.test(bare) || PYTHON.startsWith(bare));
     return maybe ? false : this.#go("text");
   }
 
@@ -245,7 +245,7 @@ export class CallStream {
 
   #head(): boolean {
     const at = this.#held.indexOf("{");
-    if (at < 0) return this.#held.length > MOST_HELD ? this.#wrong() : false;
+    if (at < 0) return this.#held.length > MAX_HELD ? this.#wrong() : false;
     const [, name, id] = HEAD.exec(this.#held.slice(0, at).trim()) ?? [];
     this.#pass(at);
     if (name === undefined || !this.#begin(name, id || undefined)) return this.#wrong();

@@ -74,11 +74,11 @@ export function instantiate(build: Build, module: WebAssembly.Module, options: I
 }
 
 const PAGE = 65536;
-const MOST_PAGES = 65536;
+const MAX_PAGES = 65536;
 
 /** Reserves the address space at once; the system provides pages as they are used. */
 function sharedMemory(initial: number, maximumBytes: number): WebAssembly.Memory {
-  const maximum = Math.min(Math.max(Math.ceil(maximumBytes / PAGE), initial), MOST_PAGES);
+  const maximum = Math.min(Math.max(Math.ceil(maximumBytes / PAGE), initial), MAX_PAGES);
   try {
     return new WebAssembly.Memory({ initial, maximum, shared: true });
   } catch (cause) {

@@ -13,7 +13,7 @@ export interface BuildChoice {
 }
 
 /** More threads gain nothing where memory is the limit, and they wait by spinning. */
-const MOST_THREADS = 8;
+const MAX_THREADS = 8;
 
 /**
  * Decides which build runs and with how many threads. A choice of the caller that this runtime cannot fulfil is an error; defaults adapt.
@@ -63,7 +63,7 @@ function pickThreads(
     });
   }
   if (features.unshared) return { threads: 1, threadsReason: cores > 1 ? features.unshared : null };
-  const threads = Math.min(wish ?? Math.min(MOST_THREADS, physical), cores);
+  const threads = Math.min(wish ?? Math.min(MAX_THREADS, physical), cores);
   if (threads === cores) {
     const fewer = wish !== undefined && wish > cores;
     const threadsReason = fewer ? `threads: ${wish} were asked for, and there are ${cores} cores` : null;
@@ -75,6 +75,6 @@ function pickThreads(
     threads,
     threadsReason: few
       ? `hyper-threads and parts of a core gain nothing`
-      : `more than ${MOST_THREADS} threads gain nothing`,
+      : `more than ${MAX_THREADS} threads gain nothing`,
   };
 }

@@ -200,7 +200,7 @@ test("a full disk is told by its file, and what was done is there when it has ro
 /** Bytes of the lines of a test of memory, about: more than a run may take. */
 const MUCH = 400e6;
 /** Megabytes that it may take. */
-const MOST_MEMORY = 320;
+const MAX_MEMORY = 320;
 
 /** Lines as a program writes them that does not wait to be asked, packed or not. */
 const packings: [name: string, lines: number, pack: () => NodeJS.ReadWriteStream][] = [
@@ -236,7 +236,7 @@ for (const [name, lines, pack] of packings) {
     const found = JSON.parse(said);
     assert.equal(found.done, lines);
     assert.equal(found.failed, lines / 100);
-    assert.ok(found.megabytes < MOST_MEMORY, `${found.megabytes} MB`);
+    assert.ok(found.megabytes < MAX_MEMORY, `${found.megabytes} MB`);
     const shown = `${found.seconds.toFixed(1)} s, at most ${found.megabytes.toFixed(0)} MB of memory`;
     context.diagnostic(`${lines} lines: ${shown}`);
   });

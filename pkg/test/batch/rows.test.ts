@@ -8,7 +8,7 @@ import path from "node:path";
 import { type TestContext, test } from "node:test";
 import zlib from "node:zlib";
 import { openInput } from "../../src/batch/input.ts";
-import { MOST_LINE, readRows } from "../../src/batch/rows.ts";
+import { MAX_LINE, readRows } from "../../src/batch/rows.ts";
 import { Template } from "../../src/batch/template.ts";
 import { readBatchLine } from "../../src/openai/batch.ts";
 import { ApiError } from "../../src/openai/errors.ts";
@@ -73,7 +73,7 @@ test("what is cut off, missing or a folder is a typed error", async (context) =>
 });
 
 test("a line that is too long, or no UTF-8, is an error of its own", async (context) => {
-  const long = Buffer.alloc(MOST_LINE + 1, 0x61);
+  const long = Buffer.alloc(MAX_LINE + 1, 0x61);
   const bytes = Buffer.concat([
     Buffer.from("{}\n"),
     long,

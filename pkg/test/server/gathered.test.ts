@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Model, TokenLogprobs } from "ternlight";
 import { createApp } from "ternlight/server";
-import { MOST_GATHERED, MOST_HELD } from "../../src/server/gathered.ts";
+import { MAX_GATHERED, MAX_HELD } from "../../src/server/gathered.ts";
 import { Share } from "../../src/server/share.ts";
 import { asked, body, error, loader, served } from "./support/app.ts";
 
@@ -49,7 +49,7 @@ test("responses that are made at once share what they keep", async (context) => 
   const app = asked(createApp({ models: { demo: model } }));
   context.after(() => app.close());
   await app.ready;
-  const count = Math.floor(MOST_GATHERED / 6 / (LENGTH + 1));
+  const count = Math.floor(MAX_GATHERED / 6 / (LENGTH + 1));
   const send = async () => {
     held++;
     const response = await app.post("/v1/completions", { ...ask, logprobs: 5, prompt: prompts(count), max_tokens: 1 });
@@ -66,9 +66,9 @@ test("responses that are made at once share what they keep", async (context) => 
 });
 
 test("a share is given in turn, and one who leaves the queue gets nothing", async () => {
-  const share = new Share(MOST_HELD);
+  const share = new Share(MAX_HELD);
   const never = new AbortController().signal;
-  const first = await share.take(MOST_HELD - 1, never);
+  const first = await share.take(MAX_HELD - 1, never);
   const gone = new AbortController();
   const left = share.take(2, gone.signal);
   const order: number[] = [];
@@ -78,7 +78,7 @@ test("a share is given in turn, and one who leaves the queue gets nothing", asyn
   gone.abort(new Error("gone"));
   await assert.rejects(left, /gone/);
   const [, back] = await small;
-  const all = share.take(MOST_HELD, never).then(() => order.push(2));
+  const all = share.take(MAX_HELD, never).then(() => order.push(2));
   first();
   first();
   await Promise.resolve();

@@ -21,7 +21,7 @@ use crate::kernels::packed::{Matrix, TILE};
 pub const LOST_IN_SUMS: f32 = 1.0 / 8192.0;
 
 /// The least length of what was lost of an input: below it, squares of floats may be zero.
-const LEAST_ERROR: f32 = 1e-12;
+const MIN_ERROR: f32 = 1e-12;
 
 /// One of so many tiles may be multiplied again, before that costs more than it saves.
 const SHARE: usize = 16;
@@ -44,7 +44,7 @@ pub fn write_tops<I: Isa>(rough: &[f32], (lengths, error): (&[f32], f32), tops: 
 
 /// Whether tops by such an error say anything.
 pub fn bounds(error: f32) -> bool {
-    (LEAST_ERROR..f32::INFINITY).contains(&error)
+    (MIN_ERROR..f32::INFINITY).contains(&error)
 }
 
 /// The row whose exact result for a token is the largest, the first of several. `tops` are those of all tiles; of tiles that were

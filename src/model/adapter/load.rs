@@ -9,7 +9,7 @@ use crate::formats::Tensor;
 use crate::kernels::elementwise::Pairs;
 use crate::kernels::packed::{DecodedRows, Matrix, MatrixShape, Packing};
 use crate::kernels::sections;
-use crate::model::config::{Config, HeadOrder, Hybrid, MOST_RANK, Terms};
+use crate::model::config::{Config, HeadOrder, Hybrid, MAX_RANK, Terms};
 use crate::model::items::{check_shape, matrices, sizes};
 use crate::model::load::decode::finite;
 use crate::model::names::{Naming, TensorRole};
@@ -178,10 +178,10 @@ impl Loader {
             };
             let (a_tensor, b_tensor) = (&self.tensors[a], &self.tensors[b]);
             let rank = terms.rank(module).unwrap_or(a_tensor.shape.first().map_or(0, |&rank| rank as usize));
-            if rank == 0 || rank > MOST_RANK as usize {
+            if rank == 0 || rank > MAX_RANK as usize {
                 return Err(Error::new(ErrorKind::UnsupportedSetting, "a rank out of range")
                     .tensor(&a_tensor.name)
-                    .expected(format_args!("1 to {MOST_RANK}"), rank));
+                    .expected(format_args!("1 to {MAX_RANK}"), rank));
             }
             check_shape(a_tensor, &[rank, cols])?;
             check_shape(b_tensor, &[rows, rank])?;

@@ -13,7 +13,7 @@ use crate::kernels::elementwise::Pairs;
 use crate::model::names::Naming;
 
 /// Ranks in use are 4 to 256.
-pub(in crate::model) const MOST_RANK: u64 = 1024;
+pub(in crate::model) const MAX_RANK: u64 = 1024;
 /// Modules that an adapter may name one by one.
 const PATTERNS: usize = 4096;
 const FILE: &str = "adapter_config.json";
@@ -90,7 +90,7 @@ impl Terms {
         Ok(Self {
             naming: Naming::HuggingFace,
             pairs: Pairs::Halves,
-            rank: Some(json_uint(json, "r", MOST_RANK)?.ok_or_else(|| missing("r"))? as f64),
+            rank: Some(json_uint(json, "r", MAX_RANK)?.ok_or_else(|| missing("r"))? as f64),
             alpha: alpha("lora_alpha", json_float(json, "lora_alpha")?)?,
             rooted: json_bool(json, "use_rslora")?.unwrap_or(false),
             ranks: patterns(json, "rank_pattern")?,
@@ -177,7 +177,7 @@ fn patterns(json: &Json, key: &str) -> Result<Vec<(String, f64)>> {
     let Some(object) = field(json, key) else { return Ok(patterns) };
     let wrong = || Error::new(ErrorKind::BadValue, "wrong value").key(key).expected("numbers by module", Shown(object));
     for (name, value) in object.as_object().ok_or_else(wrong)? {
-        let least = if key == "rank_pattern" { 1.0..=MOST_RANK as f64 } else { FLOATS };
+        let least = if key == "rank_pattern" { 1.0..=MAX_RANK as f64 } else { FLOATS };
         let number = value.as_f64().filter(|number| least.contains(number)).ok_or_else(wrong)?;
         let plain = name.bytes().all(|letter| letter.is_ascii_alphanumeric() || matches!(letter, b'.' | b'_'));
         // Of two that fit, PEFT takes the first in the file's order, which is gone here.

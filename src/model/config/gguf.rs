@@ -2,8 +2,8 @@
 
 use super::rope::{FAST, SLOW};
 use super::{
-    BITNET, Config, Hybrid, Kind, LLAMA, MOST_CONTEXT, MOST_HEAD, MOST_HEADS, MOST_LAYERS, MOST_VOCAB, MOST_WIDTH,
-    QWEN2, QWEN3, QWEN35, Rope, RopeScaling, Rotation, ScaleMeaning, in_range, missing, positive, positive_f32,
+    BITNET, Config, Hybrid, Kind, LLAMA, MAX_CONTEXT, MAX_HEAD, MAX_HEADS, MAX_LAYERS, MAX_VOCAB, MAX_WIDTH, QWEN2,
+    QWEN3, QWEN35, Rope, RopeScaling, Rotation, ScaleMeaning, in_range, missing, positive, positive_f32,
     unknown_architecture, unsupported, whole_head,
 };
 use crate::error::{Error, ErrorKind, Result};
@@ -37,7 +37,7 @@ impl Keys<'_> {
 
     /// Refuses what the known architectures may have and this engine does not run.
     fn refuse_variants(&self, head: usize) -> Result<()> {
-        if let Some(values) = self.uint("attention.value_length", MOST_HEAD)?
+        if let Some(values) = self.uint("attention.value_length", MAX_HEAD)?
             && values != head
         {
             return Err(unsupported(&self.key("attention.value_length"), &head.to_string(), values));
@@ -55,7 +55,7 @@ impl Keys<'_> {
 
     /// The layers that run, and those of an MTP head behind them.
     fn layers(&self, hybrid: bool) -> Result<(usize, usize)> {
-        let all = self.need("block_count", self.uint("block_count", MOST_LAYERS)?)?;
+        let all = self.need("block_count", self.uint("block_count", MAX_LAYERS)?)?;
         let key = self.key("nextn_predict_layers");
         let mtp = self.metadata.uint(&key)?.filter(|_| hybrid).unwrap_or(0);
         if mtp >= all as u64 {
@@ -143,14 +143,14 @@ impl Config {
             metadata.str("general.architecture")?.ok_or_else(|| missing("general.architecture"))?.to_owned();
         let kind = kind(&architecture)?;
         let keys = Keys { metadata, architecture: &architecture };
-        let hidden = keys.need("embedding_length", keys.uint("embedding_length", MOST_WIDTH)?)?;
-        let heads = keys.need("attention.head_count", keys.uint("attention.head_count", MOST_HEADS)?)?;
-        let head = match keys.uint("attention.key_length", MOST_HEAD)? {
+        let hidden = keys.need("embedding_length", keys.uint("embedding_length", MAX_WIDTH)?)?;
+        let heads = keys.need("attention.head_count", keys.uint("attention.head_count", MAX_HEADS)?)?;
+        let head = match keys.uint("attention.key_length", MAX_HEAD)? {
             Some(head) => head,
             None => whole_head(&keys.key("attention.head_count"), hidden, heads)?,
         };
         keys.refuse_variants(head)?;
-        let context = keys.need("context_length", keys.uint("context_length", MOST_CONTEXT)?)?;
+        let context = keys.need("context_length", keys.uint("context_length", MAX_CONTEXT)?)?;
         let scaling = keys.scaling(context)?;
         let (layers, mtp) = keys.layers(kind.hybrid)?;
         let mut config = Self {
@@ -158,11 +158,11 @@ impl Config {
             name: metadata.str("general.name")?.map(str::to_owned),
             layers,
             hidden,
-            ffn: keys.need("feed_forward_length", keys.uint("feed_forward_length", MOST_WIDTH)?)?,
+            ffn: keys.need("feed_forward_length", keys.uint("feed_forward_length", MAX_WIDTH)?)?,
             heads,
-            kv_heads: keys.uint("attention.head_count_kv", MOST_HEADS)?.unwrap_or(heads),
+            kv_heads: keys.uint("attention.head_count_kv", MAX_HEADS)?.unwrap_or(heads),
             head,
-            vocab: in_range("tokenizer.ggml.tokens", vocab, MOST_VOCAB)?.ok_or_else(no_embedding)?,
+            vocab: in_range("tokenizer.ggml.tokens", vocab, MAX_VOCAB)?.ok_or_else(no_embedding)?,
             context,
             eps: positive_f32(
                 &keys.key("attention.layer_norm_rms_epsilon"),
@@ -170,7 +170,7 @@ impl Config {
             )?,
             rope: Rope {
                 base: keys.float("rope.freq_base")?.unwrap_or(10000.0),
-                dim: keys.uint("rope.dimension_count", MOST_HEAD)?.unwrap_or(head),
+                dim: keys.uint("rope.dimension_count", MAX_HEAD)?.unwrap_or(head),
                 pairs: kind.pairs,
                 magnitude: keys.magnitude(scaling)?,
                 scaling,

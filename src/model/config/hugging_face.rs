@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 
 use super::rope::{FAST, SLOW};
 use super::{
-    BITNET, Config, Hybrid, Kind, LLAMA, MOST_CONTEXT, MOST_HEAD, MOST_HEADS, MOST_LAYERS, MOST_VOCAB, MOST_WIDTH, Mlx,
+    BITNET, Config, Hybrid, Kind, LLAMA, MAX_CONTEXT, MAX_HEAD, MAX_HEADS, MAX_LAYERS, MAX_VOCAB, MAX_WIDTH, Mlx,
     MlxPacking, QWEN2, QWEN3, QWEN35, Rope, RopeScaling, ScaleMeaning, Training, in_range, missing, positive,
     positive_f32, refuse_rotation, unknown_architecture, unsupported, whole_head,
 };
@@ -95,15 +95,15 @@ pub(super) fn read(mut json: Json) -> Result<Config> {
     }
     let json = &json;
     let need = |key: &str, value: Option<usize>| value.ok_or_else(|| missing(key));
-    let hidden = need("hidden_size", json_uint(json, "hidden_size", MOST_WIDTH)?)?;
-    let heads = need("num_attention_heads", json_uint(json, "num_attention_heads", MOST_HEADS)?)?;
-    let head = match json_uint(json, "head_dim", MOST_HEAD)? {
+    let hidden = need("hidden_size", json_uint(json, "hidden_size", MAX_WIDTH)?)?;
+    let heads = need("num_attention_heads", json_uint(json, "num_attention_heads", MAX_HEADS)?)?;
+    let head = match json_uint(json, "head_dim", MAX_HEAD)? {
         Some(head) => head,
         None => usual.head.map_or_else(|| whole_head("num_attention_heads", hidden, heads), Ok)?,
     };
     refuse_windows(json, kind.hybrid)?;
     refuse_rotations(json, "")?;
-    let layers = need("num_hidden_layers", json_uint(json, "num_hidden_layers", MOST_LAYERS)?)?;
+    let layers = need("num_hidden_layers", json_uint(json, "num_hidden_layers", MAX_LAYERS)?)?;
     let biases = biases(json, &kind)?;
     let gate = match json_str(json, "hidden_act")?.unwrap_or(usual.act) {
         "silu" | "swish" => Gate::Silu,
@@ -118,12 +118,12 @@ pub(super) fn read(mut json: Json) -> Result<Config> {
         naming: Naming::HuggingFace,
         layers,
         hidden,
-        ffn: need("intermediate_size", json_uint(json, "intermediate_size", MOST_WIDTH)?)?,
+        ffn: need("intermediate_size", json_uint(json, "intermediate_size", MAX_WIDTH)?)?,
         heads,
-        kv_heads: json_uint(json, "num_key_value_heads", MOST_HEADS)?.unwrap_or(heads),
+        kv_heads: json_uint(json, "num_key_value_heads", MAX_HEADS)?.unwrap_or(heads),
         head,
-        vocab: need("vocab_size", json_uint(json, "vocab_size", MOST_VOCAB)?)?,
-        context: json_uint(json, "max_position_embeddings", MOST_CONTEXT)?.unwrap_or(2048),
+        vocab: need("vocab_size", json_uint(json, "vocab_size", MAX_VOCAB)?)?,
+        context: json_uint(json, "max_position_embeddings", MAX_CONTEXT)?.unwrap_or(2048),
         eps: positive_f32("rms_norm_eps", Some(json_float(json, "rms_norm_eps")?.unwrap_or(usual.eps)))?,
         rope: rope(json, head, kind.hybrid, usual.base)?,
         gate,

@@ -4,7 +4,7 @@ use serde_json::Value as Json;
 
 use super::gguf::Keys;
 use super::hugging_face::{Shown, field, json_uint};
-use super::{MOST_HEAD, MOST_HEADS, MOST_LAYERS, MOST_WIDTH, missing, unsupported};
+use super::{MAX_HEAD, MAX_HEADS, MAX_LAYERS, MAX_WIDTH, missing, unsupported};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Which key head a value head reads. Training groups the value heads of a key head; llama.cpp's converter reorders them.
@@ -31,7 +31,7 @@ pub struct Hybrid {
 }
 
 /// The longest convolution; known models have 4.
-const MOST_KERNEL: u64 = 16;
+const MAX_KERNEL: u64 = 16;
 /// What models leave out: every so many layers one attends.
 const INTERVAL: usize = 4;
 
@@ -74,17 +74,17 @@ impl Hybrid {
                     .key(keys.key("attention.recurrent_layers"))
                     .expected(format_args!("{all} of them"), list.len()));
             }
-            None => by_interval(layers, keys.uint("full_attention_interval", MOST_LAYERS)?),
+            None => by_interval(layers, keys.uint("full_attention_interval", MAX_LAYERS)?),
         };
         let hybrid = Self {
             recurrent,
-            kernel: uint("ssm.conv_kernel", MOST_KERNEL)?,
-            head: uint("ssm.state_size", MOST_HEAD)?,
-            key_heads: uint("ssm.group_count", MOST_HEADS)?,
-            value_heads: uint("ssm.time_step_rank", MOST_HEADS)?,
+            kernel: uint("ssm.conv_kernel", MAX_KERNEL)?,
+            head: uint("ssm.state_size", MAX_HEAD)?,
+            key_heads: uint("ssm.group_count", MAX_HEADS)?,
+            value_heads: uint("ssm.time_step_rank", MAX_HEADS)?,
             order: HeadOrder::Tiled,
         };
-        let inner = uint("ssm.inner_size", MOST_WIDTH)?;
+        let inner = uint("ssm.inner_size", MAX_WIDTH)?;
         if inner != hybrid.value_width() {
             return Err(unsupported(&keys.key("ssm.inner_size"), &hybrid.value_width().to_string(), inner));
         }
@@ -96,17 +96,17 @@ impl Hybrid {
         let need = |key: &str, most| json_uint(json, key, most)?.ok_or_else(|| missing(key));
         let recurrent = match field(json, "layer_types") {
             Some(types) => layer_types(types, layers)?,
-            None => by_interval(layers, json_uint(json, "full_attention_interval", MOST_LAYERS)?),
+            None => by_interval(layers, json_uint(json, "full_attention_interval", MAX_LAYERS)?),
         };
         let hybrid = Self {
             recurrent,
-            kernel: need("linear_conv_kernel_dim", MOST_KERNEL)?,
-            head: need("linear_key_head_dim", MOST_HEAD)?,
-            key_heads: need("linear_num_key_heads", MOST_HEADS)?,
-            value_heads: need("linear_num_value_heads", MOST_HEADS)?,
+            kernel: need("linear_conv_kernel_dim", MAX_KERNEL)?,
+            head: need("linear_key_head_dim", MAX_HEAD)?,
+            key_heads: need("linear_num_key_heads", MAX_HEADS)?,
+            value_heads: need("linear_num_value_heads", MAX_HEADS)?,
             order: HeadOrder::Grouped,
         };
-        let values = need("linear_value_head_dim", MOST_HEAD)?;
+        let values = need("linear_value_head_dim", MAX_HEAD)?;
         if values != hybrid.head {
             return Err(unsupported("linear_value_head_dim", &hybrid.head.to_string(), values));
         }
@@ -127,10 +127,10 @@ impl Hybrid {
                 .key(value_heads)
                 .expected(format_args!("a multiple of {}", self.key_heads), self.value_heads));
         }
-        if self.in_width() > MOST_WIDTH as usize {
+        if self.in_width() > MAX_WIDTH as usize {
             return Err(Error::new(ErrorKind::BadValue, "out of range")
                 .key(value_heads)
-                .expected(format_args!("up to {MOST_WIDTH} values in all"), self.in_width()));
+                .expected(format_args!("up to {MAX_WIDTH} values in all"), self.in_width()));
         }
         Ok(())
     }

@@ -7,7 +7,7 @@ mod hybrid;
 mod rope;
 mod rotation;
 
-pub(super) use adapter::MOST_RANK;
+pub(super) use adapter::MAX_RANK;
 pub use adapter::Terms;
 pub use hybrid::{HeadOrder, Hybrid};
 pub use rope::{Rope, RopeScaling};
@@ -135,12 +135,12 @@ impl Mlx {
 }
 
 /// Limits of what a configuration may claim, each several times the largest known model's: buffers are sized by these numbers.
-const MOST_LAYERS: u64 = 1024;
-const MOST_WIDTH: u64 = 1 << 16;
-const MOST_HEADS: u64 = 1024;
-const MOST_HEAD: u64 = 1024;
-const MOST_VOCAB: u64 = 1 << 22;
-const MOST_CONTEXT: u64 = 1 << 24;
+const MAX_LAYERS: u64 = 1024;
+const MAX_WIDTH: u64 = 1 << 16;
+const MAX_HEADS: u64 = 1024;
+const MAX_HEAD: u64 = 1024;
+const MAX_VOCAB: u64 = 1 << 22;
+const MAX_CONTEXT: u64 = 1 << 24;
 
 fn missing(key: &str) -> Error {
     Error::new(ErrorKind::MissingKey, "the model does not say").key(key)

@@ -80,8 +80,8 @@ impl Rotation {
         must("transform", "normalized-sylvester-walsh-hadamard")?;
         must("axis", "input-last-dimension")?;
         let block = metadata.uint(&key("block_size"))?.ok_or_else(|| missing(&key("block_size")))?;
-        if !block.is_power_of_two() || block > MOST_BLOCK {
-            return Err(unsupported(&key("block_size"), &format!("a power of two up to {MOST_BLOCK}"), block));
+        if !block.is_power_of_two() || block > MAX_BLOCK {
+            return Err(unsupported(&key("block_size"), &format!("a power of two up to {MAX_BLOCK}"), block));
         }
         let names = metadata.strings(&key("weight_names"))?.ok_or_else(|| missing(&key("weight_names")))?;
         let mut matrices = Vec::with_capacity(names.len());
@@ -128,7 +128,7 @@ impl Rotation {
 }
 
 /// The largest block; published models have 1024.
-const MOST_BLOCK: u64 = 1 << 16;
+const MAX_BLOCK: u64 = 1 << 16;
 
 /// One vector for each width of rows.
 pub type Signs = Vec<(usize, Arc<[f32]>)>;

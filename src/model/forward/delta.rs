@@ -8,7 +8,7 @@
 //! ```
 
 use super::pass::Pass;
-use super::{BatchRow, Forward, MOST_GUESSES, row};
+use super::{BatchRow, Forward, MAX_GUESSES, row};
 use crate::kernels::delta::{self, HeadKind, HeadWeights, Position, Rows};
 use crate::kernels::isa::Isa;
 use crate::model::config::{Config, Hybrid};
@@ -45,7 +45,7 @@ impl<I: Isa> Pass<'_, I> {
         for span in conversations(rows) {
             // A conversation whose request has ended may have lost its state; nobody waits for it.
             let Some(state) = cache.state(rows[span.all.start].table, layer.index) else { continue };
-            for (i, at) in (span.tried..span.all.end).zip(layer.index * MOST_GUESSES..) {
+            for (i, at) in (span.tried..span.all.end).zip(layer.index * MAX_GUESSES..) {
                 guessed[at * width..][..width].copy_from_slice(row(qkv, width, i));
             }
             let inputs = (&mut qkv[..], width, Section { first: 0, width: hybrid.conv_width(), unit: head });

@@ -13,7 +13,7 @@ use crate::kernels::linear::largest::{LOST_IN_SUMS, bounds, find_largest, pays, 
 use crate::kernels::packed::{Matrix, TILE};
 use crate::kernels::{elementwise, linear, sections, spec};
 use crate::model::adapter::Site;
-use crate::model::plan::MOST_HEAD_ROWS;
+use crate::model::plan::MAX_HEAD_ROWS;
 use crate::model::weights::{Model, macs};
 use crate::observe::Operation;
 use crate::team::{Section, Team};
@@ -33,7 +33,7 @@ impl<I: Isa> Forward<I> {
             self.adapters.uses.clear();
             return Progress::Done;
         }
-        let mut wanted = [Wanted::All; MOST_HEAD_ROWS];
+        let mut wanted = [Wanted::All; MAX_HEAD_ROWS];
         rows.iter().zip(&mut wanted).for_each(|(&row, wanted)| *wanted = self.rows[row].logits);
         self.multiply_head(team, model, &model.output_norm, &rows, &wanted);
         Progress::Logits(rows)
@@ -98,7 +98,7 @@ impl<I: Isa> Forward<I> {
             return false;
         }
         let (rough, exact) = (spec(&head.shape, Precision::Int8), spec(&head.shape, model.head_precision));
-        let mut errors = [0.0; MOST_HEAD_ROWS];
+        let mut errors = [0.0; MAX_HEAD_ROWS];
         self.update.resize(model.config.hidden, 0.0);
         for (i, error) in errors[..rows].iter_mut().enumerate() {
             let x = &mut self.update[..];

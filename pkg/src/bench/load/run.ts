@@ -57,9 +57,9 @@ const REFUSED_MS = 100;
 /** Seconds after the last request in which answers may still end. */
 const DRAIN = 60;
 /** Requests that wait on this side at most. More are given up, and counted. */
-const MOST_WAITING = 1 << 16;
+const MAX_WAITING = 1 << 16;
 /** Different errors that are told. */
-const MOST_ERRORS = 20;
+const MAX_ERRORS = 20;
 
 /** Time, as a test may replace it. */
 export interface Clock {
@@ -180,7 +180,7 @@ class Running {
       if (this.#over.signal.aborted) break;
       this.late.push(this.#clock.now() - scheduled);
       const one = request(this.#plan, this.planned++);
-      if (this.#waiting.length >= MOST_WAITING) {
+      if (this.#waiting.length >= MAX_WAITING) {
         this.outcomes.dropped++;
         continue;
       }
@@ -248,7 +248,7 @@ class Running {
     } else {
       this.outcomes.failed++;
       const message = error instanceof Error ? error.message : String(error);
-      const key = this.errors.has(message) || this.errors.size < MOST_ERRORS ? message : "others";
+      const key = this.errors.has(message) || this.errors.size < MAX_ERRORS ? message : "others";
       this.errors.set(key, (this.errors.get(key) ?? 0) + 1);
       // A target that fails at once is not asked without a pause.
       return REFUSED_MS;

@@ -1,6 +1,6 @@
 /** Options of batches on one machine, which are flags of commands alone. */
 
-import { type Group, MOST_TOKENS } from "../option.ts";
+import { type Group, MAX_TOKENS } from "../option.ts";
 
 export const batchFlags = {
   batchModel: {
@@ -62,7 +62,7 @@ export const batchFlags = {
     help: "Makes a request of each row of CSV, or of fields of JSON: a text with {{column}} in it, or the JSON of a request.",
   },
   defaultMaxTokens: {
-    kind: { integer: [-1, MOST_TOKENS] },
+    kind: { integer: [-1, MAX_TOKENS] },
     to: "command",
     default: 128,
     unit: "tokens",
@@ -138,7 +138,7 @@ export const workerFlags = {
     help: "A worker that gives no sign of life for so long loses its chunks to others.",
   },
   workerMaxTokens: {
-    kind: { integer: [-1, MOST_TOKENS] },
+    kind: { integer: [-1, MAX_TOKENS] },
     to: "command",
     default: 128,
     unit: "tokens",

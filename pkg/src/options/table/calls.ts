@@ -1,6 +1,6 @@
 /** Options of the smaller calls. */
 
-import { type Group, MOST_TOKENS } from "../option.ts";
+import { type Group, MAX_TOKENS } from "../option.ts";
 
 export const rendering = {
   addGenerationPrompt: {
@@ -92,7 +92,7 @@ export const metering = {
 
 export const perplexity = {
   window: {
-    kind: { integer: [2, MOST_TOKENS] },
+    kind: { integer: [2, MAX_TOKENS] },
     to: "caller",
     default: 512,
     unit: "tokens",

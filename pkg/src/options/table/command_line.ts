@@ -1,6 +1,6 @@
 /** Flags that belong to commands alone. */
 
-import { type Group, MOST_TOKENS } from "../option.ts";
+import { type Group, MAX_TOKENS } from "../option.ts";
 
 export const everyCommand = {
   noCache: {
@@ -278,7 +278,7 @@ export const loadtest = {
     help: "How long the test runs.",
   },
   seed: {
-    kind: { integer: [0, MOST_TOKENS] },
+    kind: { integer: [0, MAX_TOKENS] },
     to: "command",
     default: 1,
     flag: { value: "S" },

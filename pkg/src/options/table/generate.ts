@@ -1,10 +1,10 @@
 /** Options of an answer besides sampling, and of chats. */
 
-import { type Group, MOST_TOKENS } from "../option.ts";
+import { type Group, MAX_TOKENS } from "../option.ts";
 
 export const generation = {
   maxTokens: {
-    kind: { integer: [0, MOST_TOKENS] },
+    kind: { integer: [0, MAX_TOKENS] },
     to: "host",
     otherwise: "until the model ends or the context is full",
     unit: "tokens",

@@ -1,6 +1,6 @@
 /** Options of a load: what the engine plans with, where it runs, and how its bytes come. */
 
-import { type Group, MOST_TOKENS } from "../option.ts";
+import { type Group, MAX_TOKENS } from "../option.ts";
 
 /** What a model's plan depends on. */
 export const plan = {
@@ -24,7 +24,7 @@ export const plan = {
     help: "How keys and values are stored; auto takes f32 while the KV cache stays small, else f16.",
   },
   contextLength: {
-    kind: { integer: [1, MOST_TOKENS] },
+    kind: { integer: [1, MAX_TOKENS] },
     to: "plan",
     otherwise: "what the model was trained for, at most 4096",
     unit: "tokens",
@@ -96,7 +96,7 @@ export const batching = {
     help: "The most tokens of one pass, prompts and running answers together.",
   },
   maxWaiting: {
-    kind: { integer: [0, MOST_TOKENS] },
+    kind: { integer: [0, MAX_TOKENS] },
     to: "plan",
     default: 32,
     unit: "requests",
@@ -117,7 +117,7 @@ export const batching = {
 /** What the conversations of many requests share. */
 export const serving = {
   kvCacheTokens: {
-    kind: { integer: [1, MOST_TOKENS] },
+    kind: { integer: [1, MAX_TOKENS] },
     to: "plan",
     otherwise: "up to four full contexts within 256 MB",
     unit: "tokens",

@@ -1,6 +1,6 @@
 /** Flags of the commands that advise on settings and look after a model. */
 
-import { type Group, MOST_TOKENS } from "../option.ts";
+import { type Group, MAX_TOKENS } from "../option.ts";
 
 /** What `recommend` of `ternlight/doctor` takes. */
 export const advising = {
@@ -138,7 +138,7 @@ export const healthFlags = {
     help: "Changes one code in each of so many tiles first, to see the alarm rise; the file stays as it is.",
   },
   maxTokens: {
-    kind: { integer: [1, MOST_TOKENS] },
+    kind: { integer: [1, MAX_TOKENS] },
     to: "command",
     default: 128,
     unit: "tokens",

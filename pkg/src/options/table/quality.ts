@@ -1,6 +1,6 @@
 /** Flags of the tools that make a model smaller and say what it cost. */
 
-import { type Group, MOST_TOKENS } from "../option.ts";
+import { type Group, MAX_TOKENS } from "../option.ts";
 
 const output = {
   kind: "text",
@@ -73,7 +73,7 @@ export const qualityFlags = {
     help: "Multiple-choice lines of query, choices and gold, which every setting answers.",
   },
   tokens: {
-    kind: { integer: [2, MOST_TOKENS] },
+    kind: { integer: [2, MAX_TOKENS] },
     to: "command",
     otherwise: "all",
     unit: "tokens",
@@ -91,7 +91,7 @@ export const qualityFlags = {
 
 export const sliceFlags = {
   keep: {
-    kind: { integer: [1, MOST_TOKENS] },
+    kind: { integer: [1, MAX_TOKENS] },
     to: "command",
     unit: "tokens",
     flag: { value: "N" },
@@ -121,7 +121,7 @@ export const calibrateFlags = {
     help: "Texts to measure with, one a line of a .jsonl as { text } or as a JSON text; any other file is one text.",
   },
   calibrationSamples: {
-    kind: { integer: [1, MOST_TOKENS] },
+    kind: { integer: [1, MAX_TOKENS] },
     to: "command",
     default: 512,
     unit: "pieces",
@@ -145,7 +145,7 @@ export const calibrateFlags = {
     help: "Choose by the loss that each matrix causes instead, as long as the perplexity rises by no more.",
   },
   calibrationTokens: {
-    kind: { integer: [16, MOST_TOKENS] },
+    kind: { integer: [16, MAX_TOKENS] },
     to: "command",
     default: 2048,
     unit: "tokens",
@@ -184,7 +184,7 @@ export const pruneFlags = {
     help: "What is chosen by: what a layer adds varies least, its removal turns the hidden state least, or greedy search.",
   },
   calibrationTokens: {
-    kind: { integer: [16, MOST_TOKENS] },
+    kind: { integer: [16, MAX_TOKENS] },
     to: "command",
     default: 2048,
     unit: "tokens",

@@ -3,7 +3,7 @@
  * integer, then every boolean, each in the order of this table.
  */
 
-import { type Group, MOST_TOKENS } from "../option.ts";
+import { type Group, MAX_TOKENS } from "../option.ts";
 
 export const sampling = {
   temperature: {
@@ -30,7 +30,7 @@ export const sampling = {
     help: "Values above 1 keep the dynamic temperature low until the model is very undecided.",
   },
   topK: {
-    kind: { integer: [0, MOST_TOKENS] },
+    kind: { integer: [0, MAX_TOKENS] },
     to: "sampler",
     default: 40,
     engineDefault: 0,
@@ -118,7 +118,7 @@ export const sampling = {
     help: "Is subtracted once from the logit of every token that has occurred; 0 is off.",
   },
   penaltyLastN: {
-    kind: { integer: [0, MOST_TOKENS] },
+    kind: { integer: [0, MAX_TOKENS] },
     to: "sampler",
     default: 0,
     unit: "tokens",
@@ -140,7 +140,7 @@ export const sampling = {
     help: "DRY: the factor by which the penalty grows with every token of the repetition.",
   },
   dryAllowedLength: {
-    kind: { integer: [0, MOST_TOKENS] },
+    kind: { integer: [0, MAX_TOKENS] },
     to: "sampler",
     default: 2,
     unit: "tokens",
@@ -148,7 +148,7 @@ export const sampling = {
     help: "DRY: repetitions shorter than this are free.",
   },
   dryLastN: {
-    kind: { integer: [0, MOST_TOKENS] },
+    kind: { integer: [0, MAX_TOKENS] },
     to: "sampler",
     default: 0,
     unit: "tokens",

@@ -122,7 +122,7 @@ export async function look(weights: Weights, signal?: AbortSignal): Promise<Seen
   return codes ? lookAtCodes(weights, codes, signal) : lookAtScales(weights, OTHERS[type]!, signal);
 }
 
-const MOST_NAMED = 8;
+const MAX_NAMED = 8;
 const nothing = (): Seen => ({
   codes: null,
   scales: new Float32Array(),
@@ -157,7 +157,7 @@ async function lookAtCodes(weights: Weights, form: Codes, signal?: AbortSignal):
       for (const { from, to, kind } of form.ranges) tally(seen.codes, piece, at + from, at + to, kind);
       const nonzero = type === "Q1_0" || seen.codes.some((count, code) => code !== 1 && count > before[code]!);
       if (scale === 0 && nonzero) seen.lost.push(block);
-      if (!Number.isFinite(scale) && seen.broken.length < MOST_NAMED) seen.broken.push(block);
+      if (!Number.isFinite(scale) && seen.broken.length < MAX_NAMED) seen.broken.push(block);
     }
   }
   if (type === "I2_S")
@@ -195,7 +195,7 @@ async function lookAtScales(
     const view = new DataView(piece.buffer, piece.byteOffset, piece.byteLength);
     for (let at = 0; at < piece.length; at += bytes, block++) {
       const fine = places.every((place) => (view.getUint16(at + place, true) & 0x7c00) !== 0x7c00);
-      if (!fine && seen.broken.length < MOST_NAMED) seen.broken.push(block);
+      if (!fine && seen.broken.length < MAX_NAMED) seen.broken.push(block);
     }
   }
   return seen;
@@ -214,7 +214,7 @@ async function lookAtFloats(weights: Weights, signal?: AbortSignal): Promise<See
       if (place % columns === 0) magnitude = 0;
       if (value === 0) continue;
       seen.zero = false;
-      if (!Number.isFinite(value) && seen.broken.length < MOST_NAMED) seen.broken.push(place);
+      if (!Number.isFinite(value) && seen.broken.length < MAX_NAMED) seen.broken.push(place);
       const size = Math.abs(value);
       if (magnitude === 0) {
         magnitude = size;

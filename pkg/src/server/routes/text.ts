@@ -12,7 +12,7 @@ import type { App } from "../env.ts";
 import type { Work } from "../models.ts";
 
 /** UTF-16 units of one text: answers wait while it is taken apart. */
-const MOST_TEXT = 256 * 1024;
+const MAX_TEXT = 256 * 1024;
 
 export function textRoutes(app: App, core: Core): void {
   const read = async (request: Request, schema: Schema) => {
@@ -64,9 +64,9 @@ async function tokenized(fields: Fields, work: Work) {
   const { content, prompt, messages } = fields as Record<string, string | null>;
   const text = content ?? prompt ?? null;
   if (text === null && !messages) throw invalid("content", "content, prompt or messages must be given");
-  if ((text?.length ?? 0) > MOST_TEXT) {
+  if ((text?.length ?? 0) > MAX_TEXT) {
     const field = content == null ? "prompt" : "content";
-    throw invalid(field, `${field} may have ${MOST_TEXT} characters, not ${text!.length}: send a longer text in parts`);
+    throw invalid(field, `${field} may have ${MAX_TEXT} characters, not ${text!.length}: send a longer text in parts`);
   }
   // llama-server adds nothing where it is not asked to, vLLM does.
   const addSpecial = (fields.add_special ?? fields.add_special_tokens ?? content === undefined) as boolean;
