@@ -5,14 +5,13 @@ use std::fmt;
 use litemap::LiteMap;
 use serde_json::Value as Json;
 
-use super::rope::{FAST, SLOW};
 use super::{
     BITNET, Config, Hybrid, Kind, LLAMA, MAX_CONTEXT, MAX_HEAD, MAX_HEADS, MAX_LAYERS, MAX_VOCAB, MAX_WIDTH, Mlx,
-    MlxPacking, QWEN2, QWEN3, QWEN35, Rope, RopeScaling, ScaleMeaning, Training, in_range, missing, positive,
-    positive_f32, refuse_rotation, unknown_architecture, unsupported, whole_head,
+    MlxPacking, QWEN2, QWEN3, QWEN35, Rope, ScaleMeaning, Training, in_range, missing, positive_f32, refuse_rotation,
+    unknown_architecture, unsupported, whole_head,
 };
 use crate::error::{Error, ErrorKind, Result};
-use crate::kernels::elementwise::{Gate, Pairs};
+use crate::kernels::elementwise::Gate;
 use crate::model::names::{Naming, TensorRole};
 
 /// A value as an error shows it, in JSON. What serde_json writes itself with brings a second way to print floats, two kilobytes of the page.
@@ -67,7 +66,7 @@ fn of_kind<'a>(json: &'a Json, key: &str, what: &str, fits: fn(&Json) -> bool) -
     typed(json, key, what, |value| fits(value).then_some(value))
 }
 
-fn object<'a>(json: &'a Json, key: &str) -> Result<Option<&'a Json>> {
+pub(super) fn object<'a>(json: &'a Json, key: &str) -> Result<Option<&'a Json>> {
     of_kind(json, key, "an object", Json::is_object)
 }
 
@@ -87,13 +86,10 @@ pub(super) fn json_str<'a>(json: &'a Json, key: &str) -> Result<Option<&'a str>>
     typed(json, key, "a string", Json::as_str)
 }
 
-pub(super) fn read(mut json: Json) -> Result<Config> {
+pub(super) fn read(json: Json) -> Result<Config> {
     let (architecture, kind) = architecture(&json).map(|(name, kind)| (name.to_owned(), kind))?;
     let usual = Defaults::of(&architecture);
-    if kind.hybrid {
-        take_text_config(&mut json)?;
-    }
-    let json = &json;
+    let json = &if kind.hybrid { with_text_config(json)? } else { json };
     let need = |key: &str, value: Option<usize>| value.ok_or_else(|| missing(key));
     let hidden = need("hidden_size", json_uint(json, "hidden_size", MAX_WIDTH)?)?;
     let heads = need("num_attention_heads", json_uint(json, "num_attention_heads", MAX_HEADS)?)?;
@@ -125,7 +121,7 @@ pub(super) fn read(mut json: Json) -> Result<Config> {
         vocab: need("vocab_size", json_uint(json, "vocab_size", MAX_VOCAB)?)?,
         context: json_uint(json, "max_position_embeddings", MAX_CONTEXT)?.unwrap_or(2048),
         eps: positive_f32("rms_norm_eps", Some(json_float(json, "rms_norm_eps")?.unwrap_or(usual.eps)))?,
-        rope: rope(json, head, kind.hybrid, usual.base)?,
+        rope: Rope::from_json(json, head, kind.hybrid, usual.base)?,
         gate,
         sub_norms: kind.sub_norms,
         tied: json_bool(json, "tie_word_embeddings")?,
@@ -179,15 +175,16 @@ fn architecture(json: &Json) -> Result<(&str, Kind)> {
     Ok((architecture, kind))
 }
 
-/// Puts the fields of a model's text part, where it has other parts too, in the place of those of the whole.
-fn take_text_config(json: &mut Json) -> Result<()> {
+/// The configuration of a model that has other parts than text, with the text part's fields in the place of the whole's.
+fn with_text_config(mut json: Json) -> Result<Json> {
     const KEY: &str = "text_config";
-    object(json, KEY)?;
-    let Json::Object(whole) = json else { return Ok(()) };
-    if let Some(Json::Object(own)) = whole.remove(KEY) {
+    object(&json, KEY)?;
+    if let Json::Object(whole) = &mut json
+        && let Some(Json::Object(own)) = whole.remove(KEY)
+    {
         whole.extend(own.into_iter().filter(|(_, value)| !value.is_null()));
     }
-    Ok(())
+    Ok(json)
 }
 
 /// What a config means that leaves a field out: the defaults of transformers' configuration of that architecture.
@@ -347,78 +344,6 @@ fn words(config: &Json, key: &str) -> Result<MlxPacking> {
     }
     Ok(MlxPacking { bits, group })
 }
-
-/// transformers 5 keeps all of it in `rope_parameters`, older configs in `rope_theta` and `rope_scaling`.
-fn rope(json: &Json, head: usize, hybrid: bool, usual_base: f64) -> Result<Rope> {
-    let (parameters, name) = match object(json, "rope_parameters")? {
-        Some(parameters) => (Some(parameters), "rope_parameters"),
-        None => (object(json, "rope_scaling")?, "rope_scaling"),
-    };
-    let none = Json::Null;
-    let parameters = parameters.unwrap_or(&none);
-    let base = match json_float(parameters, "rope_theta")? {
-        Some(base) => base,
-        None => json_float(json, "rope_theta")?.unwrap_or(usual_base),
-    };
-    let (scaling, magnitude) = scaling(json, parameters, name)?;
-    let mut factor = json_float(parameters, "partial_rotary_factor")?;
-    if factor.is_none() {
-        factor = json_float(json, "partial_rotary_factor")?;
-    }
-    let factor = factor.unwrap_or(if hybrid { PARTIAL } else { 1.0 });
-    if !(factor > 0.0 && factor <= 1.0 && (hybrid || factor == 1.0)) {
-        return Err(unsupported("partial_rotary_factor", if hybrid { "up to 1" } else { "1" }, factor));
-    }
-    Ok(Rope { base, dim: (head as f64 * factor) as usize, pairs: Pairs::Halves, scaling, magnitude })
-}
-
-/// How frequencies are scaled, and what sines and cosines are multiplied by. The parameters are an object of this name.
-fn scaling(json: &Json, parameters: &Json, name: &str) -> Result<(RopeScaling, f32)> {
-    let float =
-        |key: &str, usual: Option<f64>| positive(&format!("{name}.{key}"), json_float(parameters, key)?.or(usual));
-    let number = |key: &str| float(key, None);
-    // As transformers, where a number outside comes before one of the parameters.
-    let original = || {
-        const KEY: &str = "original_max_position_embeddings";
-        match json_float(json, KEY)? {
-            None => float(KEY, json_float(json, "max_position_embeddings")?),
-            own => positive(KEY, own),
-        }
-    };
-    let kind = match json_str(parameters, "rope_type")? {
-        Some(kind) => kind,
-        None => json_str(parameters, "type")?.unwrap_or("default"),
-    };
-    let scaling = match kind {
-        "default" => RopeScaling::None,
-        "linear" => RopeScaling::Linear(number("factor")?),
-        "llama3" => {
-            let (low, high) = (number("low_freq_factor")?, number("high_freq_factor")?);
-            if high <= low {
-                return Err(Error::new(ErrorKind::BadValue, "out of range")
-                    .key(format!("{name}.high_freq_factor"))
-                    .expected(format_args!("more than low_freq_factor, {low}"), high));
-            }
-            RopeScaling::Llama3 { factor: number("factor")?, low, high, original: original()? }
-        }
-        "yarn" => {
-            for key in ["truncate", "mscale", "mscale_all_dim"] {
-                if let Some(found) = field(parameters, key).filter(|found| found.as_bool() != Some(true)) {
-                    return Err(unsupported(&format!("{name}.{key}"), "the usual YaRN", Shown(found)));
-                }
-            }
-            let (fast, slow) = (float("beta_fast", Some(FAST))?, float("beta_slow", Some(SLOW))?);
-            let scaling = RopeScaling::Yarn { factor: number("factor")?, original: original()?, fast, slow };
-            let magnitude = float("attention_factor", Some(scaling.magnitude()))?;
-            return Ok((scaling, positive_f32("attention_factor", Some(magnitude))?));
-        }
-        other => return Err(unsupported(&format!("{name}.rope_type"), "default, linear, llama3 or yarn", other)),
-    };
-    Ok((scaling, 1.0))
-}
-
-/// The share of a head that a hybrid rotates, unless it says another.
-const PARTIAL: f64 = 0.25;
 
 #[cfg(test)]
 mod tests {

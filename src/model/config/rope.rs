@@ -1,5 +1,10 @@
 //! Rotary position embeddings: which pairs of a head's values are rotated, and how far for each position.
 
+use serde_json::Value as Json;
+
+use super::hugging_face::{Shown, field, json_float, json_str, object};
+use super::{positive, positive_f32, unsupported};
+use crate::error::{Error, ErrorKind, Result};
 use crate::kernels::elementwise::Pairs;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,6 +43,9 @@ impl RopeScaling {
 pub(super) const FAST: f64 = 32.0;
 pub(super) const SLOW: f64 = 1.0;
 
+/// The share of a head that a hybrid rotates, unless it says another.
+const PARTIAL: f64 = 0.25;
+
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rope {
     pub base: f64,
@@ -50,6 +58,30 @@ pub struct Rope {
 }
 
 impl Rope {
+    /// transformers 5 keeps all of it in `rope_parameters`, older configs in `rope_theta` and `rope_scaling`.
+    pub(super) fn from_json(json: &Json, head: usize, hybrid: bool, usual_base: f64) -> Result<Self> {
+        let (parameters, name) = match object(json, "rope_parameters")? {
+            Some(parameters) => (Some(parameters), "rope_parameters"),
+            None => (object(json, "rope_scaling")?, "rope_scaling"),
+        };
+        let none = Json::Null;
+        let parameters = parameters.unwrap_or(&none);
+        let base = match json_float(parameters, "rope_theta")? {
+            Some(base) => base,
+            None => json_float(json, "rope_theta")?.unwrap_or(usual_base),
+        };
+        let (scaling, magnitude) = scaling(json, parameters, name)?;
+        let mut factor = json_float(parameters, "partial_rotary_factor")?;
+        if factor.is_none() {
+            factor = json_float(json, "partial_rotary_factor")?;
+        }
+        let factor = factor.unwrap_or(if hybrid { PARTIAL } else { 1.0 });
+        if !(factor > 0.0 && factor <= 1.0 && (hybrid || factor == 1.0)) {
+            return Err(unsupported("partial_rotary_factor", if hybrid { "up to 1" } else { "1" }, factor));
+        }
+        Ok(Self { base, dim: (head as f64 * factor) as usize, pairs: Pairs::Halves, scaling, magnitude })
+    }
+
     /// The angle by which each pair is rotated per position, in f32 as training computed it; `factors` are GGUF's `rope_freqs`.
     pub fn frequencies(&self, factors: Option<&[f32]>) -> Vec<f32> {
         let (first, ramp) = self.ramp();
@@ -91,6 +123,51 @@ impl Rope {
         let first = pair(fast).floor().max(0.0);
         (first, (pair(slow).ceil().min(self.dim as f64 - 1.0) - first).max(0.001))
     }
+}
+
+/// How frequencies are scaled, and what sines and cosines are multiplied by. The parameters are an object of this name.
+fn scaling(json: &Json, parameters: &Json, name: &str) -> Result<(RopeScaling, f32)> {
+    let float =
+        |key: &str, usual: Option<f64>| positive(&format!("{name}.{key}"), json_float(parameters, key)?.or(usual));
+    let number = |key: &str| float(key, None);
+    // As transformers, where a number outside comes before one of the parameters.
+    let original = || {
+        const KEY: &str = "original_max_position_embeddings";
+        match json_float(json, KEY)? {
+            None => float(KEY, json_float(json, "max_position_embeddings")?),
+            own => positive(KEY, own),
+        }
+    };
+    let kind = match json_str(parameters, "rope_type")? {
+        Some(kind) => kind,
+        None => json_str(parameters, "type")?.unwrap_or("default"),
+    };
+    let scaling = match kind {
+        "default" => RopeScaling::None,
+        "linear" => RopeScaling::Linear(number("factor")?),
+        "llama3" => {
+            let (low, high) = (number("low_freq_factor")?, number("high_freq_factor")?);
+            if high <= low {
+                return Err(Error::new(ErrorKind::BadValue, "out of range")
+                    .key(format!("{name}.high_freq_factor"))
+                    .expected(format_args!("more than low_freq_factor, {low}"), high));
+            }
+            RopeScaling::Llama3 { factor: number("factor")?, low, high, original: original()? }
+        }
+        "yarn" => {
+            for key in ["truncate", "mscale", "mscale_all_dim"] {
+                if let Some(found) = field(parameters, key).filter(|found| found.as_bool() != Some(true)) {
+                    return Err(unsupported(&format!("{name}.{key}"), "the usual YaRN", Shown(found)));
+                }
+            }
+            let (fast, slow) = (float("beta_fast", Some(FAST))?, float("beta_slow", Some(SLOW))?);
+            let scaling = RopeScaling::Yarn { factor: number("factor")?, original: original()?, fast, slow };
+            let magnitude = float("attention_factor", Some(scaling.magnitude()))?;
+            return Ok((scaling, positive_f32("attention_factor", Some(magnitude))?));
+        }
+        other => return Err(unsupported(&format!("{name}.rope_type"), "default, linear, llama3 or yarn", other)),
+    };
+    Ok((scaling, 1.0))
 }
 
 /// In one copy of its code, for the size of the module.
