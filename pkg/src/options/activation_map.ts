@@ -98,7 +98,7 @@ export function resolveMap(
   return new Map([...found].map(([name, { precision }]) => [name, precision]));
 }
 
-/** A map as the engine reads it: a digit for each part of each layer. */
+/** A map as the engine reads it: a digit for each role of a tensor in each layer. */
 export function flatMap(resolved: ReadonlyMap<string, MappedPrecision>, layers: number): string {
   const digits = new Array<number>(PARTS * layers).fill(0);
   for (const [name, precision] of resolved) {

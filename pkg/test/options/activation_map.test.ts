@@ -86,21 +86,21 @@ test("keys and values that mean nothing are refused by name, with what is meant"
   refused({ "blk.0.constructor": "int4" }, "blk.0.constructor", /expected/);
 });
 
-test("the engine gets a digit for each part, by the numbers of its own source", () => {
+test("the engine gets a digit for each role, by the numbers of its own source", () => {
   const source = readFileSync(new URL("../../../src/model/names.rs", import.meta.url), "utf8");
-  const body = /pub enum Part \{([^}]*)\}/.exec(source)![1]!.replace(/\/\/.*$/gm, "");
-  const parts = body
+  const body = /pub enum TensorRole \{([^}]*)\}/.exec(source)![1]!.replace(/\/\/.*$/gm, "");
+  const roles = body
     .split(",")
-    .map((part) => part.trim())
+    .map((role) => role.trim())
     // An MTP head has no matrix of a map.
-    .filter((part) => part !== "" && !part.startsWith("Mtp"));
+    .filter((role) => role !== "" && !role.startsWith("Mtp"));
   const names = [...MATRICES, "attn_qkv", "attn_gate", "ssm_alpha", "ssm_beta", "ssm_out"];
   for (const [i, name] of names.entries()) {
     const precision = (["int8", "int14", "float", "int4", "int2"] as const)[i % 5]!;
     const flat = flatMap(new Map([[`blk.1.${name}`, precision]]), 3);
-    const part = name.replace(/(?:^|_)(.)/g, (_, letter: string) => letter.toUpperCase());
-    const expected = "0".repeat(parts.length * 3).split("");
-    expected[parts.length + parts.indexOf(part)] = String(1 + (i % 5));
+    const role = name.replace(/(?:^|_)(.)/g, (_, letter: string) => letter.toUpperCase());
+    const expected = "0".repeat(roles.length * 3).split("");
+    expected[roles.length + roles.indexOf(role)] = String(1 + (i % 5));
     assert.equal(flat, expected.join(""), name);
   }
   assert.deepEqual(PRECISIONS, ["int2", "int4", "int8", "int14", "float"]);
