@@ -128,10 +128,10 @@ test("a load is stopped", { timeout: 25_000 }, async (context) => {
   const { page } = visited;
   // It has not answered yet.
   const slow = createServer();
-  await new Promise((listening) => slow.listen(0, "localhost", listening));
+  await new Promise((listening) => slow.listen(0, "127.0.0.1", listening));
   context.after(() => slow.close());
   await page.getByRole("radio", { name: "A model in this tab" }).check();
-  await page.getByLabel("Address").fill(`http://localhost:${slow.address().port}/model.gguf`);
+  await page.getByLabel("Address").fill(`http://127.0.0.1:${slow.address().port}/model.gguf`);
   const asked = once(slow, "request");
   await page.getByRole("button", { name: "Load", exact: true }).click();
   const [, answer] = await asked;
