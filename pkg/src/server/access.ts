@@ -44,7 +44,7 @@ export function origins(allowed: readonly string[]): MiddlewareHandler<Env> {
     throw wrong("createApp", "cors", '"*" or origins such as https://example.org, without a path or a slash', wrongOne);
   return cors({
     origin: allowed.includes("*") ? "*" : [...allowed],
-    exposeHeaders: ["x-request-id", "retry-after", "retry-after-ms"],
+    exposeHeaders: ["x-request-id", "request-id", "retry-after", "retry-after-ms"],
     maxAge: 600,
   });
 }

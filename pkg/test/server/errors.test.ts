@@ -268,6 +268,9 @@ test("pages of other origins are let in where they are named", async (context) =
     );
   assert.equal((await from("https://app.example")).headers.get("access-control-allow-origin"), "https://app.example");
   assert.equal((await from("https://evil.example")).headers.get("access-control-allow-origin"), null);
+  const shown = (await from("https://app.example")).headers.get("access-control-expose-headers") ?? "";
+  // Clients of OpenAI's protocol read the first, those of Anthropic's the second.
+  for (const name of ["x-request-id", "request-id"]) assert.ok(shown.split(",").includes(name), shown);
   const closed = await served(context);
   const response = await closed.get("/v1/models", { headers: { origin: "https://app.example" } });
   assert.equal(response.headers.get("access-control-allow-origin"), null);
