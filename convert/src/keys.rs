@@ -79,13 +79,13 @@ pub fn keys(config: &Config) -> Result<Vec<Key>> {
             own("rope.scaling.original_context_length", Value::U32(original as u32));
             own("rope.scaling.yarn_beta_fast", Value::F32(fast as f32));
             own("rope.scaling.yarn_beta_slow", Value::F32(slow as f32));
-            // Of all keys of magnitude, the one that llama.cpp reads.
-            let own_magnitude = config.rope.magnitude / config.rope.scaling.magnitude() as f32;
-            if own_magnitude != 1.0 {
-                own("rope.scaling.attn_factor", Value::F32(own_magnitude));
-            }
         }
         RopeScaling::None | RopeScaling::Llama3 { .. } => {}
+    }
+    // Of all keys of magnitude, the one that llama.cpp reads, whatever the scaling.
+    let own_magnitude = config.rope.magnitude / config.rope.scaling.magnitude() as f32;
+    if own_magnitude != 1.0 {
+        own("rope.scaling.attn_factor", Value::F32(own_magnitude));
     }
     Ok(keys)
 }

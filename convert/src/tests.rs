@@ -154,6 +154,21 @@ fn yarn_has_the_keys_that_llama_cpp_reads() {
     assert_eq!(found(&json), expected(&[&usual[..], &[("attn_factor", "F32(2.0)")]].concat()));
 }
 
+/// A GGUF may have one without any scaling.
+#[test]
+fn a_magnitude_stays_without_yarn() {
+    let text = include_str!("../../tests/golden/models/qwen3/config.json");
+    let mut config = Config::from_json(text.as_bytes()).unwrap();
+    let factor = |config: &Config| {
+        let keys = keys::keys(config).unwrap();
+        let own = keys.iter().find(|key| key.key.ends_with("rope.scaling.attn_factor"));
+        own.map(|key| format!("{:?}", key.value))
+    };
+    assert_eq!(factor(&config), None);
+    config.rope.magnitude = 1.5;
+    assert_eq!(factor(&config).as_deref(), Some("F32(1.5)"));
+}
+
 #[test]
 fn architectures_have_gguf_names() {
     let name = |architecture: &str, activation: &str| {
