@@ -24,7 +24,7 @@ export class History {
     if (at < 0) {
       // Another answer behind the answer would be nobody's turn.
       if (given.length > messages.length || given.at(-1)?.role !== "assistant") return given;
-      const message = "chat: messages has none behind the session's answer, which rewind() forgets";
+      const message = "chat: no message behind the session's answer: give one, or rewind() first";
       throw new EngineError("InvalidArgument", message, { option: "messages" });
     }
     if (!given.some(({ role }) => role === "assistant" || isSystem(role))) return [...messages, ...given];

@@ -80,7 +80,7 @@ test("messages that end with the session's own answer ask for nothing, and are r
     const [held, messages] = [one.tokens, one.messages!];
     const { code, detail, message } = await failure(() => one.chat(messages, SHORT).finished);
     assert.deepEqual([code, detail.option], ["InvalidArgument", "messages"]);
-    assert.match(message, /^chat: messages has none behind the session's answer, which rewind\(\) forgets$/);
+    assert.match(message, /^chat: no message behind the session's answer: give one, or rewind\(\) first$/);
     assert.deepEqual([one.tokens, one.messages], [held, messages]);
     await one.rewind(tokens.length);
     await one.chat(one.messages!, SHORT).finished;
