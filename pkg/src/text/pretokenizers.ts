@@ -55,21 +55,11 @@ export const PRE_TOKENIZERS: readonly PreTokenizer[] = [
   },
   {
     ...plain,
-    names: [
-      "gpt-2",
-      "phi-2",
-      "mpt",
-      "olmo",
-      "jais",
-      "trillion",
-      "granite-docling",
-      "exaone4",
-      "gigachat",
-      "a.x-4.0",
-      "mellum",
-    ],
+    names: ["gpt-2", "phi-2", "jais", "trillion", "granite-docling", "exaone4", "gigachat", "a.x-4.0", "mellum"],
     splits: [GPT2],
   },
+  // GPT-NeoX's tokenizer, which TriLM has too.
+  { ...plain, names: ["olmo", "mpt"], splits: [GPT2], nfc: true },
   { ...plain, names: ["falcon"], splits: ["[\\p{P}$+<=>^~|`]+", GPT2, "[0-9][0-9][0-9]"] },
   { ...plain, names: ["default"], splits: ["[\\p{P}$+<=>^~|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"] },
 ];

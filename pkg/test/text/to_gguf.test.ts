@@ -55,6 +55,19 @@ test("a GGUF's own tokenizer survives a round", () => {
   }
 });
 
+test("GPT-NeoX's tokenizer, TriLM's, which composes Unicode first and has GPT-2's pattern, is called olmo", () => {
+  const { json, config } = tokenizerFiles("tiny_smollm");
+  const neox = { ...json, normalizer: { type: "NFC" }, pre_tokenizer: { type: "ByteLevel", add_prefix_space: false } };
+  const gguf = parseGguf(writeGguf(toGguf(neox, config)));
+  assert.equal(gguf.get("tokenizer.ggml.pre"), "olmo");
+  const back = fromGguf(gguf);
+  const [theirs, ours] = [new Tokenizer(neox, config), new Tokenizer(back.json, back.config)];
+  for (const text of ["cafe\u0301 12345", "a  b\n\n c's", "\u1100\u1161"]) {
+    assert.deepEqual(ours.encode(text), theirs.encode(text), text);
+    assert.deepEqual(ours.encode(text), ours.encode(text.normalize("NFC")), text);
+  }
+});
+
 test("what GGUF cannot express is refused by name", () => {
   const byteLevel = tokenizerFiles("tiny_smollm");
   const scored = tokenizerFiles("tiny_llama2");
