@@ -182,15 +182,19 @@ class Reader {
     return found;
   }
 
-  /** Microsoft's converter left the name out of BitNet files, whose vocabulary is Llama 3's. */
+  /**
+   * Microsoft's converter left the name out of BitNet files, and every converter did before April 2024. Where the vocabulary or the
+   * architecture tells which it is, the file need not.
+   */
   private withoutName(bos: number | null): PreTokenizer {
-    const architecture = this.gguf.get("general.architecture");
-    const bitnet = architecture === "bitnet-b1.58" || architecture === "bitnet-25";
+    const architecture = String(this.gguf.get("general.architecture"));
     const llama3 = this.tokens.length === 128256 || (bos !== null && this.tokens[bos] === "<|begin_of_text|>");
-    const name = bitnet && llama3 ? "llama-bpe" : "default";
-    const why = bitnet && llama3 ? `an ${architecture} file with Llama 3's vocabulary` : "no name means this one";
+    let [name, why] = ["default", "no name means this one"];
+    if (llama3 && /^(?:bitnet-|llama$)/.test(architecture))
+      [name, why] = ["llama-bpe", `a file of architecture ${architecture} with Llama 3's vocabulary`];
+    else if (/^qwen[23]$/.test(architecture)) [name, why] = ["qwen2", `a file of architecture ${architecture}`];
     this.warnings.push(`tokenizer.ggml.pre is missing: text is split as "${name}" (${why})`);
-    return findPreTokenizer(name) as PreTokenizer;
+    return findPreTokenizer(name as string) as PreTokenizer;
   }
 
   private perToken(key: string): Float64Array | null {

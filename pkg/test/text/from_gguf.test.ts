@@ -84,13 +84,30 @@ test("a BitNet file without tokenizer.ggml.pre is split as Llama 3, and says so;
   assert.match(warnings.join(), /pre is missing.*llama-bpe.*bitnet-b1\.58/);
   assert.deepEqual(new Tokenizer(json, config, warnings).warnings, warnings);
 
-  const other = fromGguf(changed(file, { "general.architecture": "llama" }));
+  const other = fromGguf(changed(file, { "general.architecture": "stablelm" }));
   assert.match(other.warnings.join(), /pre is missing.*default/);
   const byDefault = new Tokenizer(other.json, other.config);
   const differ = goldenStrings("tiny_llama3").filter(({ text, ids }) => {
     return JSON.stringify(byDefault.encode(text, { addSpecial: false })) !== JSON.stringify(ids);
   });
   assert.notEqual(differ.length, 0);
+});
+
+test("files older than tokenizer.ggml.pre are split as their vocabulary or architecture tells", () => {
+  const idsOf = (file: GgufText, strings: readonly { text: string }[]) =>
+    strings.map(({ text }) => open(file).encode(text, { addSpecial: false }));
+  for (const [file, golden, name] of [
+    ["llama_bitlinear.TQ1_0.gguf", "tiny_llama3", "llama-bpe"],
+    ["qwen3.Q8_0.gguf", "tiny_qwen2", "qwen2"],
+  ] as const) {
+    const old = changed(ggufFile(file), { "tokenizer.ggml.pre": undefined });
+    assert.match(fromGguf(old).warnings.join(), new RegExp(`pre is missing.*${name}`));
+    const strings = goldenStrings(golden).slice(0, 60);
+    assert.deepEqual(
+      idsOf(old, strings),
+      strings.map(({ ids }) => ids),
+    );
+  }
 });
 
 test("BOS and EOS: added by default as the kind has it, and as the file says", () => {
