@@ -18,7 +18,7 @@ export interface NamedToken {
   text: string;
 }
 
-/** Special tokens that end a turn or a text in every model that has them, whether its files say so or not. */
+/** Added tokens that end a turn or a text in every model that has them, whether its files call them special or not. */
 const ENDS = ["<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>"];
 
 const NONE = new Uint8Array(0);
@@ -168,7 +168,7 @@ export class Tokenizer {
     add(this.#named(tokenContent(config?.eot_token) ?? undefined, []));
     for (const text of ENDS) {
       const token = this.#named(text, []);
-      if (token && this.#added.get(token.id)?.special) add(token);
+      if (token && this.#added.has(token.id)) add(token);
     }
     return ends;
   }
