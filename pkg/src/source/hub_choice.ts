@@ -20,8 +20,11 @@ const DENSE = ["q4_k_m", "q4_k_s", "q4_k", "q4_0", "q4_1", "q5_k_m", "q5_k", "q5
 const WHOLE = ["bf16", "f16", "fp16", "f32", "fp32"];
 const ORDER = [...SMALL, ...DENSE, ...WHOLE];
 
-/** GGUF files that are no language model by themselves. */
-const NO_MODEL = /(^|[-_.])(mmproj|imatrix|vocab)([-_.]|$)/i;
+/**
+ * GGUF files that are no language model by themselves, most of which lie beside one: what sees pictures, measured weights, and models
+ * that only guess for another (`Bonsai-27B-dspark-Q4_1.gguf`, `mtp-Qwen3.6-27B-Q8_0.gguf`).
+ */
+const NO_MODEL = /(^|[-_.])(mmproj|imatrix|vocab)([-_.]|$)|^(mtp|dspark|dflash)-|-dspark(-dflash)?-[a-z]+\d\w*\.gguf$/i;
 /** What a folder of safetensors needs beside its weights. */
 const SIDE = [
   "config.json",

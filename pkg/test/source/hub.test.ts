@@ -275,6 +275,16 @@ test("of several models the one is taken that is best here", () => {
   assert.equal(first("m-Q1_0.gguf", "ggml-model-i2_s.gguf"), "ggml-model-i2_s.gguf");
   assert.equal(first("m-bf16.gguf", "m-Q8_0.gguf", "m-Q4_K_M.gguf"), "m-Q4_K_M.gguf");
   assert.equal(first("mmproj-m-F16.gguf", "m-Q8_0.gguf"), "m-Q8_0.gguf");
+  // As they lie in the repositories of Bonsai 27B.
+  const drafts = [
+    "B-27B-dspark-Q4_1.gguf",
+    "B-27B-dspark-bf16.gguf",
+    "B-27B-dspark-dflash-Q4_0.gguf",
+    "mtp-m-Q4_0.gguf",
+  ];
+  const bonsai = chosen(name, [...drafts, "B-27B-mmproj-Q8_0.gguf", "B-27B-Q8_0.gguf"]);
+  assert.deepEqual([bonsai.files, bonsai.other], [["B-27B-Q8_0.gguf"], []]);
+  assert.equal(first("m-dspark-merged-Q4_1.gguf"), "m-dspark-merged-Q4_1.gguf", "made of one, and a model");
   assert.equal(first("x/m-Q8_0.gguf", "y/m-TQ2_0.gguf"), "y/m-TQ2_0.gguf");
   assert.equal(first("m-Q8_0-00002-of-00002.gguf", "m-Q8_0-00001-of-00002.gguf"), "m-Q8_0-00001-of-00002.gguf");
   assert.equal(first("model.safetensors", "m-TQ2_0.gguf"), "m-TQ2_0.gguf");
