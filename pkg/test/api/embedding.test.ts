@@ -23,7 +23,10 @@ async function expected(ids: number): Promise<Float32Array[]> {
 const dot = (a: Float32Array, b: Float32Array) => a.reduce((sum, value, i) => sum + value * b[i]!, 0);
 const cosine = (a: Float32Array, b: Float32Array) => dot(a, b) / Math.sqrt(dot(a, a) * dot(b, b));
 
-/** A Hugging Face folder as sentence embedders come: the model without its head, and a tokenizer that ends each text. */
+/**
+ * A Hugging Face folder as sentence embedders come: the model without its head, although its config may still say that it has one, and a
+ * tokenizer that ends each text.
+ */
 async function embedder(): Promise<Record<string, Uint8Array<ArrayBuffer>>> {
   const [weights, tokenizer, config] = await Promise.all(
     ["model.safetensors", "tokenizer.json", "config.json"].map((name) => golden(`models/qwen3/${name}`)),
@@ -46,7 +49,9 @@ async function embedder(): Promise<Record<string, Uint8Array<ArrayBuffer>>> {
   const bytes = { type: "ByteLevel", add_prefix_space: false, trim_offsets: false, use_regex: false };
   parsed.post_processor = { type: "Sequence", processors: [bytes, template] };
   return {
-    "config.json": Uint8Array.from(config!),
+    "config.json": Buffer.from(
+      JSON.stringify({ ...JSON.parse(config!.toString()), architectures: ["Qwen3Model"], tie_word_embeddings: false }),
+    ),
     "model.safetensors": Uint8Array.from(Buffer.concat([size, whole, weights!.subarray(8 + length)])),
     "tokenizer.json": Uint8Array.from(Buffer.from(JSON.stringify(parsed))),
   };

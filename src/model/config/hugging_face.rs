@@ -87,6 +87,8 @@ pub(super) fn json_str<'a>(json: &'a Json, key: &str) -> Result<Option<&'a str>>
 }
 
 pub(super) fn read(json: Json) -> Result<Config> {
+    // First, because MLX's rotated models name no architecture.
+    refuse_rotations(&json, "")?;
     let (architecture, kind) = architecture(&json).map(|(name, kind)| (name.to_owned(), kind))?;
     let usual = Defaults::of(&architecture);
     let json = &if kind.hybrid { with_text_config(json)? } else { json };
@@ -106,6 +108,7 @@ pub(super) fn read(json: Json) -> Result<Config> {
         "relu2" => Gate::Relu2,
         other => return Err(unsupported("hidden_act", "silu or relu2", other)),
     };
+    let tied = json_bool(json, "tie_word_embeddings")?.filter(|_| architecture != HEADLESS);
     let mlx = mlx(json)?;
     let (quantization, warnings) = quantization(json, &architecture, &kind, mlx.is_some())?;
     let config = Config {
@@ -124,7 +127,7 @@ pub(super) fn read(json: Json) -> Result<Config> {
         rope: Rope::from_json(json, head, kind.hybrid, usual.base)?,
         gate,
         sub_norms: kind.sub_norms,
-        tied: json_bool(json, "tie_word_embeddings")?,
+        tied,
         training: if quantization.named { Training::Int8 } else { kind.training },
         scale: quantization.scale,
         in_norms: quantization.in_norms,
@@ -155,6 +158,9 @@ fn own_key(name: &str) -> String {
     own.to_owned()
 }
 
+/// What sentence embedders call a model without its head, of which a config says nothing true about the head.
+const HEADLESS: &str = "Qwen3Model";
+
 fn architecture(json: &Json) -> Result<(&str, Kind)> {
     let architecture = typed(json, "architectures", "a list of one name", |value| value.get(0)?.as_str())?
         .ok_or_else(|| missing("architectures"))?;
@@ -162,7 +168,7 @@ fn architecture(json: &Json) -> Result<(&str, Kind)> {
         "BitNetForCausalLM" | "BitnetForCausalLM" => BITNET,
         "LlamaForCausalLM" => LLAMA,
         "Qwen2ForCausalLM" => QWEN2,
-        "Qwen3ForCausalLM" => QWEN3,
+        "Qwen3ForCausalLM" | HEADLESS => QWEN3,
         "Qwen3_5ForCausalLM" | "Qwen3_5ForConditionalGeneration" => QWEN35,
         _ => {
             return Err(unknown_architecture(
@@ -201,19 +207,22 @@ impl Defaults {
         let llama = Self { act: "silu", base: 10_000.0, eps: 1e-6, head: None };
         match architecture {
             "BitNetForCausalLM" => Self { act: "relu2", base: 500_000.0, eps: 1e-5, ..llama },
-            "Qwen3ForCausalLM" => Self { head: Some(128), ..llama },
+            "Qwen3ForCausalLM" | HEADLESS => Self { head: Some(128), ..llama },
             "Qwen3_5ForCausalLM" | "Qwen3_5ForConditionalGeneration" => Self { head: Some(256), ..llama },
             _ => llama,
         }
     }
 }
 
-/// Every layer must attend to the whole context, except those of a hybrid that do not attend at all.
+/// Every layer must attend to all tokens before each, and to no others, except those of a hybrid that do not attend at all.
 fn refuse_windows(json: &Json, hybrid: bool) -> Result<()> {
     if json_bool(json, "use_sliding_window")? != Some(false)
         && let Some(window) = field(json, "sliding_window")
     {
         return Err(unsupported("sliding_window", "null", Shown(window)));
+    }
+    if json_bool(json, "is_causal")? == Some(false) {
+        return Err(unsupported("is_causal", "true", false));
     }
     if let Some(types) =
         of_kind(json, "layer_types", "a list", Json::is_array)?.and_then(Json::as_array).filter(|_| !hybrid)
@@ -367,6 +376,7 @@ mod tests {
         assert_eq!(config("BitnetForCausalLM"), (Gate::Silu, 1e-6, 10_000.0, 64));
         assert_eq!(config("LlamaForCausalLM"), (Gate::Silu, 1e-6, 10_000.0, 64));
         assert_eq!(config("Qwen3ForCausalLM"), (Gate::Silu, 1e-6, 10_000.0, 128));
+        assert_eq!(config("Qwen3Model"), config("Qwen3ForCausalLM"));
     }
 
     #[test]

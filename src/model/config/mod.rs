@@ -201,9 +201,11 @@ const REFUSED: [(&str, &str); 6] = [
     ("gemma", "norms behind a block's parts are not supported"),
 ];
 
-/// Why BitNet v2's H-BitLinear does not run: it transforms what `attn_output` and `ffn_down` read before it is rounded, and no published
-/// weights or converter say in which blocks, signs and order.
-const UNKNOWN_ROTATION: &str = "Hadamard transforms of activations (BitNet v2's H-BitLinear) are not supported";
+/// Why other transforms do not run than those that a GGUF declares by `prism.hadamard`. BitNet v2's H-BitLinear transforms what
+/// `attn_output` and `ffn_down` read before it is rounded, and no published weights or converter say in which blocks, signs and order.
+/// MLX's form of Ternary-Bonsai-2 has its signs in tensors of their own and the rest in a `hadamard.json`; it exists as a GGUF too.
+const UNKNOWN_ROTATION: &str =
+    "Hadamard transforms other than a GGUF's prism.hadamard (BitNet v2's, MLX's) are not supported";
 
 /// Refuses a setting that speaks of a Hadamard transform, unless it says that there is none.
 fn refuse_rotation(key: &str, on: bool, found: impl std::fmt::Display) -> Result<()> {
@@ -361,6 +363,7 @@ mod tests {
             ("num_key_value_heads", serde_json::json!(3), ErrorKind::BadValue),
             ("hidden_act", serde_json::json!("gelu"), ErrorKind::UnsupportedSetting),
             ("sliding_window", serde_json::json!(512), ErrorKind::UnsupportedSetting),
+            ("is_causal", serde_json::json!(false), ErrorKind::UnsupportedSetting),
             ("layer_types", serde_json::json!(["sliding_attention"]), ErrorKind::UnsupportedSetting),
             ("architectures", serde_json::json!(["Qwen3_5MoeForCausalLM"]), ErrorKind::UnsupportedArchitecture),
         ] {
@@ -385,6 +388,16 @@ mod tests {
             assert!(key.ends_with("linear_class") || error.to_string().contains("BitNet v2"), "{error}");
         }
         assert!(config(|json| json["use_hadamard"] = serde_json::json!(false)).is_ok());
+        // Ternary-Bonsai-2 in MLX's form: its weights alone would write fluent nonsense.
+        let error = config(|json| {
+            *json = serde_json::json!({
+                "model_type": "prism_hadamard_qwen35", "schema_version": 2, "hadamard_config": "hadamard.json",
+                "quantization": { "bits": 2, "group_size": 128, "mode": "affine" }, "modules": [],
+            });
+        });
+        let error = error.unwrap_err();
+        assert_eq!(error.place.key.as_deref(), Some("hadamard_config"), "{error}");
+        assert!(error.to_string().contains("GGUF"), "{error}");
         let error = config(|json| drop(json.as_object_mut().unwrap().remove("vocab_size"))).unwrap_err();
         assert_eq!((error.kind, error.place.key.as_deref()), (ErrorKind::MissingKey, Some("vocab_size")));
     }
