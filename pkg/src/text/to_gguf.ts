@@ -2,10 +2,17 @@
 
 import { EngineError } from "../types/errors.ts";
 import { BYTE, CONTROL, NORMAL, SPACE, UNKNOWN, UNUSED, USER_DEFINED } from "./from_gguf.ts";
-import { bad, preTokenizers, surroundings } from "./library.ts";
+import { attempt, bad, build, preTokenizers, surroundings } from "./library.ts";
 import { MAX_VOCAB } from "./limits.ts";
 import { GPT2, PRE_TOKENIZERS, type PreTokenizer } from "./pretokenizers.ts";
-import { type Bpe, type Part, type TokenizerConfig, type TokenizerJson, tokenContent } from "./tokenizer_json.ts";
+import {
+  type Bpe,
+  EMPTY,
+  type Part,
+  type TokenizerConfig,
+  type TokenizerJson,
+  tokenContent,
+} from "./tokenizer_json.ts";
 
 /** A metadata entry to write. Numbers are u32, arrays are of strings, f32 or i32. */
 export interface GgufEntry {
@@ -20,9 +27,15 @@ export interface ToGgufOptions {
   template?: string | null;
 }
 
-export function toGguf(json: TokenizerJson, config: TokenizerConfig | null, options: ToGgufOptions = {}): GgufEntry[] {
-  if (json.model.type !== "BPE")
-    throw bad("model.type", `GGUF cannot hold ${JSON.stringify(json.model.type)}; it holds BPE`);
+export function toGguf(
+  file: Partial<TokenizerJson>,
+  config: TokenizerConfig | null,
+  options: ToGgufOptions = {},
+): GgufEntry[] {
+  const json = { ...EMPTY, ...file } as TokenizerJson;
+  if (json.model?.type === "Unigram") throw bad("model.type", 'GGUF cannot hold "Unigram"; it holds BPE');
+  // What a load refuses is not written either: a token without an id would leave a hole in the vocabulary.
+  attempt("", () => build(json));
   const model = json.model as Bpe;
   const scored = model.byte_fallback === true;
   const tokens = spell(json, model, options.vocab ?? 0);

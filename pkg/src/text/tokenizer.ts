@@ -6,7 +6,7 @@ import { attempt, bad, build, type Pipeline, surroundings } from "./library.ts";
 import { MAX_TEXT } from "./limits.ts";
 import { type Pieces, pieces } from "./pieces.ts";
 import { TextStream } from "./stream.ts";
-import { type AddedToken, type TokenizerConfig, type TokenizerJson, tokenContent } from "./tokenizer_json.ts";
+import { type AddedToken, EMPTY, type TokenizerConfig, type TokenizerJson, tokenContent } from "./tokenizer_json.ts";
 
 export interface EncodeOptions {
   addSpecial?: boolean;
@@ -22,9 +22,6 @@ export interface NamedToken {
 const ENDS = ["<|eot_id|>", "<|eom_id|>", "<|im_end|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>"];
 
 const NONE = new Uint8Array(0);
-
-/** Parts that a tokenizer.json may leave out. */
-const EMPTY = { added_tokens: [], normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null };
 
 export class Tokenizer {
   /** `byte-level BPE`, `SentencePiece BPE` or `Unigram`. */

@@ -55,6 +55,9 @@ export interface TokenizerJson {
   model: Part;
 }
 
+/** Parts that a tokenizer.json may leave out. */
+export const EMPTY = { added_tokens: [], normalizer: null, pre_tokenizer: null, post_processor: null, decoder: null };
+
 export type TokenConfig = string | { content: string } | null;
 
 export interface TokenizerConfig {

@@ -106,3 +106,34 @@ test("what GGUF cannot express is refused by name", () => {
   }
   assert.deepEqual(wrong, []);
 });
+
+test("parts that a tokenizer.json may leave out need not be there", () => {
+  const { json, config } = tokenizerFiles("tiny_smollm");
+  const { added_tokens: _, normalizer: __, post_processor: ___, ...file } = json;
+  const tokens = toGguf(file, null).find(({ key }) => key === "tokenizer.ggml.tokens")?.value as readonly string[];
+  assert.equal(tokens.length, new Tokenizer(json, config).vocab);
+});
+
+test("what a load refuses makes no file, and has the same error", () => {
+  const { json } = tokenizerFiles("tiny_smollm");
+  const model = json.model as Bpe;
+  const vocab = (id: unknown) => ({ ...json, model: { ...model, vocab: { ...model.vocab, ar: id } } });
+  const cases: [string, unknown][] = [
+    ["model.type", {}],
+    ["model.type", { ...json, model: null }],
+    ["model.vocab", { ...json, model: { ...model, vocab: "x" } }],
+    ["model.vocab", vocab(-1)],
+    ["model.vocab", vocab("1")],
+    ["model.merges", { ...json, model: { ...model, merges: null } }],
+    ["model.merges", { ...json, model: { ...model, merges: [1, 2] } }],
+    ["model.end_of_word_suffix", { ...json, model: { ...model, end_of_word_suffix: "</w>" } }],
+    ["added_tokens", { ...json, added_tokens: null }],
+    ["added_tokens", { ...json, added_tokens: [{}] }],
+  ];
+  for (const [key, file] of cases) {
+    const written = failure(() => toGguf(file as TokenizerJson, null));
+    assert.equal(written.detail.key, key, written.message);
+    const { decoder } = json;
+    assert.equal(written.message, failure(() => new Tokenizer({ decoder, ...(file as object) }, null)).message);
+  }
+});
