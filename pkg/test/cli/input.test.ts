@@ -185,3 +185,22 @@ test("what is not ternary is told before anything about its rows", async (contex
   assert.equal(code, "UnsupportedType");
   assert.match(message, /the weights are not ternary.*expected −1, 0 and \+1, found codes of 4 bits/);
 });
+
+test("a file that stands for a model, or for none, is told by its first bytes", async (context) => {
+  const folder = await mkdtemp(join(tmpdir(), "ternlight-test-"));
+  context.after(() => rm(folder, { recursive: true }));
+  const file = join(folder, "model.gguf");
+  const cases: [string, RegExp | null][] = [
+    ["version https://git-lfs.github.com/spec/v1\noid sha256:0\n", /^hint: .*git lfs pull/m],
+    ["PK\x03\x04\0\0\0\0\0\0", /^hint: .*pickles.*safetensors/m],
+    ["<!doctype html><title>Sign in</title>", /^hint: .*page/m],
+    ["another kind of file", null],
+  ];
+  for (const [text, hint] of cases) {
+    await writeFile(file, text);
+    const { status, stderr } = await ternlight("inspect", file);
+    assert.equal(status, 1);
+    assert.match(stderr, /BadMagic/);
+    hint ? assert.match(stderr, hint) : assert.doesNotMatch(stderr, /hint/);
+  }
+});
