@@ -95,7 +95,9 @@ function outside(wasm: WebAssembly.Module, options: LoadOptions, constrain?: Web
     throw new EngineError("InvalidArgument", `${option}: here it is what wasm is built for`, { option });
   }
   const byName: OnHub = (name, { signal }, work) => onHub(name, { signal }, work);
-  return { spawnEngine: () => spawnEngine(given, serve), base: null, onHub: byName };
+  // Service workers and shared workers have an address; edge runtimes have none, and no paths either.
+  const base = globalThis.location?.href ?? null;
+  return { spawnEngine: () => spawnEngine(given, serve), base, onHub: byName };
 }
 
 /** What this runtime can do, from the module that it has compiled. Each build names itself in a custom section. */

@@ -1,8 +1,11 @@
 import { openOpfs } from "../cache/opfs.ts";
 import type { Port, WorkerPort } from "../rpc/port.ts";
 import type { Kept, OnHub } from "../source/hub.ts";
+import { EngineError } from "../types/errors.ts";
 
 export function spawnEngine(): WorkerPort {
+  // Service workers have none, and Chromium's shared workers.
+  if (typeof Worker === "undefined") throw new EngineError("UnsupportedRuntime", "no workers here: use ternlight/edge");
   try {
     // Vite, webpack and Turbopack look for exactly this expression, options included.
     return owned(new Worker(new URL("./worker.js", import.meta.url), { type: "module" }));
@@ -130,7 +133,7 @@ function owned(worker: Worker): WorkerPort {
   worker.onerror = (event) => {
     event.preventDefault();
     // A script that cannot be loaded gives an event without a message.
-    port.onerror?.(event.error ?? new Error(event.message || "the worker's script could not be loaded"));
+    port.onerror?.(event.error ?? new Error(event.message || "worker.js is missing, or forbidden by a policy"));
   };
   return port;
 }

@@ -27,7 +27,7 @@ export async function locate(spec: SourceSpec, paths: Paths | undefined): Promis
     case "files": {
       const { files } = spec;
       const find = async (name: string) => (Object.hasOwn(files, name) ? files[name]! : null);
-      return { folder: { name: "the files given", names: Object.keys(files), find }, file: null };
+      return { folder: { name: "what was given", names: Object.keys(files), find }, file: null };
     }
     case "path": {
       if (await paths?.list(spec.path)) {
@@ -56,7 +56,8 @@ export async function locate(spec: SourceSpec, paths: Paths | undefined): Promis
 async function atBase(base: Base, paths: Paths | undefined, list: boolean): Promise<Folder> {
   if (base.kind === "path") {
     const names = list ? await paths?.list(base.path) : null;
-    if (list && !names) throw new EngineError("NotFound", `${base.path}: there is no such folder`, { file: base.path });
+    if (list && paths && !names)
+      throw new EngineError("NotFound", `${base.path}: there is no such folder`, { file: base.path });
     const find = async (name: string): Promise<FileSpec> => ({ kind: "path", path: base.path + name });
     return { name: base.path, names: names ?? null, find };
   }

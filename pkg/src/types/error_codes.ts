@@ -186,9 +186,9 @@ export const errorCodes = {
     action: "Leave the option out, or change what the message names: headers, the build, a module for an edge worker.",
   },
   UnsupportedRuntime: {
-    meaning: "The runtime has no WebAssembly SIMD.",
+    meaning: "The runtime has no WebAssembly SIMD, or starts no workers, as in a service worker.",
     when: "load, inspect, canRun",
-    action: "Use a current browser or runtime.",
+    action: "Use a current browser or runtime, and `ternlight/edge` where there are no workers.",
   },
   UnsupportedSetting: {
     meaning: "The architecture is known, but uses a setting that does not run here.",

@@ -43,7 +43,7 @@ test("golden adapters give their logits, from every kind of source", async (cont
     ["llama_f32.lora", PEFT, "safetensors"],
     ["llama_f32.lora", fileURLToPath(PEFT).replace(/\/$/, ""), "safetensors"],
     ["adapter_model", new URL("adapter_model.safetensors", PEFT), "safetensors"],
-    ["the files given", named, "safetensors"],
+    ["what was given", named, "safetensors"],
     ["llama_f32.lora", GGUF, "gguf"],
     ["x", new File([await readFile(GGUF)], "x.gguf"), "gguf"],
     ["adapter", new Uint8Array(await readFile(GGUF)), "gguf"],
