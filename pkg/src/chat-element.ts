@@ -16,6 +16,7 @@ export interface TernlightChatEvents {
 }
 
 /** `<ternlight-chat src="…" system="…">`. The engine is loaded with the first model. */
+// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: it declares a method that the base has, and nothing to initialise
 export class TernlightChat extends ChatElement {
   protected override engine(): Promise<Engine> {
     return import("./index.ts");
@@ -24,6 +25,25 @@ export class TernlightChat extends ChatElement {
   protected override async demo(): Promise<ModelSource> {
     return (await import("./demo.ts")).default;
   }
+}
+
+/** With what each event tells. */
+export interface TernlightChat {
+  addEventListener<Name extends keyof TernlightChatEvents>(
+    type: Name,
+    listener: (this: TernlightChat, event: TernlightChatEvents[Name]) => unknown,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
+  addEventListener<Name extends keyof HTMLElementEventMap>(
+    type: Name,
+    listener: (this: HTMLElement, event: HTMLElementEventMap[Name]) => unknown,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
+  addEventListener(
+    type: string,
+    listener: EventListenerOrEventListenerObject,
+    options?: boolean | AddEventListenerOptions,
+  ): void;
 }
 
 declare global {

@@ -233,6 +233,11 @@ test("the tarball", async (context) => {
       export const file = (handle: FileSystemFileHandle) => [load(handle), load([handle]), load({ "a.gguf": handle })];
       export const folder = (handle: FileSystemDirectoryHandle) => load(handle);
       export const list = (input: HTMLInputElement) => load(input.files!);
+      import "ternlight/chat-element";
+      const chat = document.querySelector("ternlight-chat")!;
+      chat.addEventListener("ready", ({ detail }) => detail.model.info.threads.toFixed());
+      chat.addEventListener("error", ({ detail }) => console.error(detail.error));
+      chat.addEventListener("click", ({ clientX }) => clientX.toFixed());
     `;
     await writeFile(path.join(folder, "program.ts"), program);
     await writeFile(path.join(folder, "on_edge.ts"), onEdge);

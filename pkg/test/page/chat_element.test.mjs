@@ -138,6 +138,9 @@ test("one script tag under a strict policy: a question, a streamed answer, event
   assert.deepEqual(chat.complaints, []);
 });
 
+const allowing = (origin) =>
+  `default-src 'self'; script-src 'self' 'wasm-unsafe-eval' ${origin}; connect-src 'self' ${origin}; worker-src ${origin} blob:; img-src data:`;
+
 test("the tag alone, from another origin, on one thread and on several", async (context) => {
   const headers = { "access-control-allow-origin": "*", "cross-origin-resource-policy": "cross-origin" };
   const other = await serve({ mounts: { "/": pkg }, headers });
@@ -145,6 +148,8 @@ test("the tag alone, from another origin, on one thread and on several", async (
   for (const [headers, flavour] of [
     [isolation, /^(threads|single)-relaxed$/],
     [{}, /^single-relaxed$/],
+    // As the guide has it.
+    [{ "content-security-policy": allowing(new URL(other.url).origin) }, /^single-relaxed$/],
   ]) {
     const tag = `<script type="module" crossorigin src="${other.url}dist/chat-element.js"></script>`;
     const chat = await open(context, demo, { tag, headers });
