@@ -45,7 +45,7 @@ pub fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, c
                 let xs = planes.map(|plane| &plane[group * steps..][..steps]);
                 let starts = std::array::from_fn(|a| start::<I, DOT2>(isa, layout, of_x[2 * group + 2 - A + a]));
                 for (pass, sums) in sums.iter_mut().enumerate() {
-                    let scales = load_scales::<I, DOT2>(isa, &group_scales[pass]);
+                    let scales = &group_scales[pass];
                     add_group::<I, C, P, V, A, STEPS, DOT2>(isa, &masks, codes, pass * V, xs, starts, scales, sums);
                 }
             }
@@ -58,12 +58,6 @@ pub fn one<I: Isa, C: Ints<P>, const P: usize, const V: usize, const A: usize, c
         }
         take::<I>(matrix, y, &mut out);
     }
-}
-
-/// Loads the scales of a group for 16 rows.
-#[inline(always)]
-fn load_scales<I: Isa, const DOT2: bool>(isa: I, scales: &[u8; PASS_ROWS]) -> [I::V; PASS_VECTORS] {
-    if DOT2 { isa.load_i8_twice(scales) } else { isa.load_i8(scales) }
 }
 
 /// Adds one group of `V` parts of each step.
@@ -84,14 +78,18 @@ fn add_group<
     first: usize,
     xs: [&[I::Quad]; A],
     starts: [I::V; A],
-    scales: [I::V; PASS_VECTORS],
+    scales: &[u8; PASS_ROWS],
     sums: &mut [[[I::V; 2]; P]; V],
 ) {
     // The planes that registers hold; the rest in a second pass.
     let some = const { if A == 1 { P } else { least(C::PLANES_PER_PASS, I::ACCUMULATORS / A) } };
-    add_planes::<I, C, P, V, A, STEPS, DOT2>(isa, masks, codes, (first, 0..some.min(P)), xs, starts, scales, sums);
+    let scales = || if DOT2 { isa.load_i8_twice(scales) } else { isa.load_i8(scales) };
     if some < P {
-        add_planes::<I, C, P, V, A, STEPS, DOT2>(isa, masks, codes, (first, some..P), xs, starts, scales, sums);
+        let both = scales();
+        add_planes::<I, C, P, V, A, STEPS, DOT2>(isa, masks, codes, (first, 0..some), xs, starts, || both, sums);
+        add_planes::<I, C, P, V, A, STEPS, DOT2>(isa, masks, codes, (first, some..P), xs, starts, || both, sums);
+    } else {
+        add_planes::<I, C, P, V, A, STEPS, DOT2>(isa, masks, codes, (first, 0..P), xs, starts, scales, sums);
     }
 }
 
@@ -118,7 +116,7 @@ fn add_planes<
     (first, planes): (usize, Range<usize>),
     xs: [&[I::Quad]; A],
     starts: [I::V; A],
-    scales: [I::V; PASS_VECTORS],
+    scales: impl Fn() -> [I::V; PASS_VECTORS],
     sums: &mut [[[I::V; 2]; P]; V],
 ) {
     // A bound that the compiler does not see is checked in the loop, between the load of an activation and its broadcast, which are one
@@ -158,6 +156,8 @@ fn add_planes<
             add_step(codes, std::array::from_fn(|a| isa.splat_quad(if a == 0 { high } else { low })));
         }
     }
+    // What is loaded here takes no register from the sums of the loop.
+    let scales = scales();
     for v in 0..V {
         for p in planes.clone() {
             for a in 0..A {
