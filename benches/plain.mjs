@@ -10,7 +10,7 @@ import { compiled } from "./compile.mjs";
 const COLS = 2560;
 const [CACHED, LARGE] = [400_000, 160_000_000];
 /** Bits of a code, and planes of activations. */
-const loops = { read: null, one_bit: { bits: 1, planes: 1 }, two_bits: { bits: 2, planes: 1 }, four_bits: { bits: 4, planes: 2 } };
+const loops = { read: null, one_bit: { bits: 1, planes: 1 }, two_bits: { bits: 2, planes: 1 }, constants: { bits: 2, planes: 1 }, four_bits: { bits: 4, planes: 2 } };
 
 /** An instance with room for input, results and weights of random bits. */
 function instance(bytes) {
