@@ -40,11 +40,11 @@ export async function buildGlue(flavour, bindgen, outDir) {
 
 /**
  * wasm-bindgen ends the names of imports with 16 digits that tell versions of it apart, which no compression makes smaller.
- * Here are the imports of one version: four digits do. `text` is the glue's or the module's.
+ * Here are the imports of one version: three digits do. `text` is the glue's or the module's.
  */
 export function shortImports(text) {
   const known = new Map();
-  return text.replace(/\b(__wbg_\w+_[0-9a-f]{4})[0-9a-f]{12}\b/g, (name, short) => {
+  return text.replace(/\b(__wbg_\w+_[0-9a-f]{3})[0-9a-f]{13}\b/g, (name, short) => {
     if ((known.get(short) ?? name) !== name)
       throw new Error(`${known.get(short)} and ${name} are both shortened to ${short}`);
     known.set(short, name);
