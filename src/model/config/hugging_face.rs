@@ -87,8 +87,7 @@ pub(super) fn json_str<'a>(json: &'a Json, key: &str) -> Result<Option<&'a str>>
 }
 
 pub(super) fn read(json: Json) -> Result<Config> {
-    // First, because MLX's rotated models name no architecture.
-    refuse_rotations(&json, "")?;
+    refuse_rotations(&json, "")?; // MLX's rotated models name no architecture.
     let (architecture, kind) = architecture(&json).map(|(name, kind)| (name.to_owned(), kind))?;
     let usual = Defaults::of(&architecture);
     let json = &if kind.hybrid { with_text_config(json)? } else { json };
