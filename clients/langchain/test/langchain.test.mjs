@@ -148,8 +148,12 @@ test("streamEvents of version 3 gives blocks of text and of calls, and how it en
   const shown = ({ name, args }) => ({ name, args });
   assert.deepEqual([called.message.tool_calls.map(shown), called.reason], [calls.map(shown), "tool_use"]);
 
-  const length = called.message.usage_metadata.output_tokens;
-  const cut = await streamed(caller, "Is it raining?", { ...options, maxTokens: length - 3 });
+  // The answer goes on for some tokens until somebody has read that the call is whole.
+  let maxTokens = called.message.usage_metadata.output_tokens;
+  let cut = called;
+  while (cut.message.tool_calls.length > 0 && --maxTokens > 0) {
+    cut = await streamed(caller, "Is it raining?", { ...options, maxTokens });
+  }
   assert.deepEqual([cut.message.tool_calls, cut.reason], [[], "length"]);
   assert.match(cut.events.at(-2).content.error, /^the arguments of weather are no whole JSON: /);
 
