@@ -119,7 +119,7 @@ pub unsafe extern "C" fn two_bits(weights: *const u8, bytes: usize, input: *cons
 /// As `multiply`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn constants(weights: *const u8, bytes: usize, input: *const u8, out: *mut i32) {
-    let [a, b] = [3, 12].map(u8x16_splat);
+    let [a, b] = [3, 12].map(|byte| u8x16_splat(byte));
     // SAFETY: as the caller says.
     unsafe { multiply::<2, 4, 1>([a, b, a, b], [0, 2, 0, 2], (weights, bytes), input, out) };
 }
